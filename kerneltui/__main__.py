@@ -1,0 +1,5 @@
+"""`python -m kerneltui`."""
+
+from kerneltui.cli import main
+
+main()
