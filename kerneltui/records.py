@@ -408,6 +408,8 @@ class Variant:
     registers: int | None = None  # the largest of its kernels
     shared_bytes: int | None = None
     device: str | None = None  # device id
+    world: str = ""  # the verdict's: where the numbers above may be believed
+    screened: bool = False  # timed with a few pairs only: it was no contender then
     tunables: bool = False  # its source declares `// tune:` lines
     pruned: bool = False
     pinned: bool = False
@@ -424,9 +426,10 @@ class Call:
     """One question to an author. Money: `cost_usd` None is unknown, never 0."""
 
     id: int
-    purpose: str  # "ideas", "write", "repair"
-    node: str  # idea or variant it serves
+    purpose: str  # "ideas", "write", "repair", "sweep"
+    node: str  # idea or variant it serves; ideas: the parent, "" is the reference
     author: str
+    round: int = 0  # of an "ideas" call
     model: str = ""
     state: CallState = CallState.RESERVED
     prompt: str = ""
@@ -439,7 +442,8 @@ class Call:
     tokens_reasoning: int | None = None
     tokens_cached: int | None = None
     cost_usd: float | None = None
-    reserved_usd: float | None = None  # worst case, while RESERVED
+    reserved_usd: float | None = None  # worst case; stands for the cost as long as that is unknown
+    reserved_tokens: int | None = None  # worst case, likewise
     latency_s: float | None = None
     retries: int = 0
     created: float = 0.0
@@ -491,11 +495,13 @@ class EngineStatus:
     pid_started: float | None = None  # guards against a recycled process id
     heartbeat: float = 0.0
     round: int = 0
+    parents: tuple[str, ...] = ()  # what the round starts from; "" is the reference
     best: str | None = None  # variant id
     started: float | None = None
     active_s: float = 0.0  # wall time spent running, over all runs
     workers: tuple[Worker, ...] = ()
     device: Device | None = None
+    world: str = ""  # of verdicts that may be believed now
     notices: tuple[str, ...] = ()  # standing remarks: what is missing, lint of the problem
 
 
@@ -599,9 +605,13 @@ class Tree:
         return [variant for variant in self.variants.values() if variant.idea == idea]
 
     def correct(self) -> list[Variant]:
-        """Verified and timed variants that nobody pruned, fastest first."""
-        found = [v for v in self.variants.values() if is_ranked(v) and not self.is_pruned(v)]
+        """Verified and timed here, and not pruned; fastest first."""
+        found = [v for v in self.variants.values() if is_ranked(v) and self.is_here(v) and not self.is_pruned(v)]
         return sorted(found, key=lambda v: (v.median_us or 0.0, v.id))
+
+    def is_here(self, variant: Variant) -> bool:
+        """Whether its verdict may be believed on the device that the session is on now."""
+        return not self.status.world or variant.world == self.status.world
 
     def is_pruned(self, variant: Variant) -> bool:
         """Whether the variant, its idea, or anything above either was pruned or rejected."""
