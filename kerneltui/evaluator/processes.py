@@ -1,0 +1,251 @@
+"""Start a program, and be able to end it: deadline, limits, and nothing of it left behind.
+
+run_killable      one program with its output, within a deadline
+keeper            argv prefix that puts the keeper (`confine.py`) in front of a program of one's own
+kill_tree         end a process and all below it
+clean_environment what a child may know of ours
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from kerneltui.errors import MachineError
+from kerneltui.evaluator.confine import descendants
+
+CONFINE = str(Path(__file__).with_name("confine.py"))
+OUTPUT_LIMIT_BYTES = 8 << 20
+FILE_LIMIT_BYTES = 4 << 30  # one file: more than any build writes, less than a disk
+DRAIN_S = 0.3  # after the end, for what is still in the pipes
+PASSED_ON = ("PATH", "LD_LIBRARY_PATH", "TZ", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """How a program ended, and what it said."""
+
+    returncode: int  # negative: minus the signal
+    stdout: bytes
+    stderr: bytes
+    timed_out: bool
+    elapsed_s: float
+
+    @property
+    def text(self) -> str:
+        """Both outputs, decoded with replacement marks."""
+        return (self.stdout + self.stderr).decode("utf-8", "replace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sandbox:
+    """What a program may see: nothing but these paths."""
+
+    read: tuple[str, ...] = ()
+    write: tuple[str, ...] = ()
+    network: bool = False
+
+
+def clean_environment(extra: Mapping[str, str] | None = None, *, home: str = "/nonexistent") -> dict[str, str]:
+    """An allow-list of our environment, in plain English and UTF-8; keys and tokens never pass."""
+    kept = {name: os.environ[name] for name in PASSED_ON if name in os.environ}
+    kept.setdefault("PATH", os.defpath)
+    return kept | {"HOME": home, "LANG": "C.UTF-8", "LC_ALL": "C.UTF-8"} | dict(extra or {})
+
+
+def keeper(
+    *,
+    memory_bytes: int | None = None,
+    file_bytes: int | None = FILE_LIMIT_BYTES,
+    processes: int | None = None,
+    sandbox: Sandbox | None = None,
+    report_fd: int | None = None,
+) -> list[str]:
+    """Words to put before a program's argv, so that all of it ends with it, and with us.
+
+    The keeper is the process whose id one sees; `kill_tree` on it ends everything.
+    """
+    words = [sys.executable, "-I", "-S", CONFINE, "--parent", str(os.getpid())]
+    numbers = {"memory": memory_bytes, "file": file_bytes, "processes": processes, "report": report_fd}
+    for name, number in numbers.items():
+        if number is not None:
+            words += [f"--{name}", str(number)]
+    if sandbox is not None:
+        words += [word for path in sandbox.read for word in ("--read", path)]
+        words += [word for path in sandbox.write for word in ("--write", path)]
+        words += [] if sandbox.network else ["--no-network"]
+    return [*words, "--"]
+
+
+async def run_killable(
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    cwd: str | Path | None = None,
+    env: Mapping[str, str] | None = None,
+    stdin: bytes | None = None,
+    memory_bytes: int | None = None,
+    output_limit: int = OUTPUT_LIMIT_BYTES,
+    sandbox: Sandbox | None = None,
+) -> Finished:
+    """Run a program to its end or its deadline; afterwards nothing that it started is alive.
+
+    `memory_bytes` bounds the address space of each process; `output_limit` the bytes kept of each output.
+
+    Raises:
+        MachineError: the program could not be started.
+    """
+    started = time.monotonic()
+    outputs = (_Pipe(output_limit), _Pipe(output_limit), _Pipe(4096))
+    process: asyncio.subprocess.Process | None = None
+    try:
+        process = await _start(argv, outputs, cwd, env, stdin, memory_bytes, sandbox)
+        timed_out = await _ended(process, outputs, started + timeout_s)
+    finally:
+        if process is not None and process.returncode is None:
+            kill_tree(process.pid)
+            await process.wait()
+        for pipe in outputs:
+            pipe.close()
+    stdout, stderr, report = (pipe.output() for pipe in outputs)
+    if report:
+        raise MachineError(f"cannot start {argv[0]}: {report.decode('utf-8', 'replace')}")
+    elapsed_s = time.monotonic() - started
+    returncode = process.returncode if process.returncode is not None else -int(signal.SIGKILL)
+    return Finished(returncode=returncode, stdout=stdout, stderr=stderr, timed_out=timed_out, elapsed_s=elapsed_s)
+
+
+async def _start(
+    argv: Sequence[str],
+    outputs: tuple[_Pipe, _Pipe, _Pipe],
+    cwd: str | Path | None,
+    env: Mapping[str, str] | None,
+    stdin: bytes | None,
+    memory_bytes: int | None,
+    sandbox: Sandbox | None,
+) -> asyncio.subprocess.Process:
+    report = outputs[2].write_fd
+    words = [*keeper(memory_bytes=memory_bytes, sandbox=sandbox, report_fd=report), *argv]
+    input_fd = _input(stdin)
+    try:
+        # Pipes of our own: asyncio's would keep wait() from returning while a grandchild holds them open.
+        return await asyncio.create_subprocess_exec(
+            *words,
+            stdin=input_fd,
+            stdout=outputs[0].write_fd,
+            stderr=outputs[1].write_fd,
+            cwd=cwd,
+            env=dict(env) if env is not None else clean_environment(),
+            start_new_session=True,
+            pass_fds=(report,),
+        )
+    except OSError as error:
+        raise MachineError(f"cannot start {argv[0]}: {error}") from error
+    finally:
+        os.close(input_fd)
+        for pipe in outputs:
+            pipe.listen()
+
+
+async def _ended(process: asyncio.subprocess.Process, outputs: tuple[_Pipe, ...], deadline: float) -> bool:
+    """Wait for the end or the deadline; whether it was the deadline."""
+    timed_out = False
+    try:
+        async with asyncio.timeout(deadline - time.monotonic()):
+            await process.wait()
+    except TimeoutError:
+        timed_out = True
+        kill_tree(process.pid)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_S):
+            for pipe in outputs:
+                await pipe.closed.wait()
+    return timed_out
+
+
+def _input(data: bytes | None) -> int:
+    if data is None:
+        return os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.memfd_create("stdin")
+    with os.fdopen(os.dup(fd), "wb") as file:
+        file.write(data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
+class _Pipe:
+    """The reading end of a program's output: keeps the head and the tail."""
+
+    def __init__(self, limit: int) -> None:
+        self.read_fd, self.write_fd = os.pipe()
+        os.set_blocking(self.read_fd, False)
+        self.closed = asyncio.Event()
+        self._head_limit = limit - limit // 4
+        self._tail_limit = limit // 4
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._left_out = 0
+
+    def listen(self) -> None:
+        os.close(self.write_fd)
+        asyncio.get_running_loop().add_reader(self.read_fd, self._read)
+
+    def _read(self) -> None:
+        try:
+            data = os.read(self.read_fd, 1 << 16)
+        except BlockingIOError:
+            return
+        if data:
+            self._keep(data)
+        else:
+            asyncio.get_running_loop().remove_reader(self.read_fd)
+            self.closed.set()
+
+    def _keep(self, data: bytes) -> None:
+        room = self._head_limit - len(self._head)
+        self._head += data[:room]
+        self._tail += data[room:]
+        surplus = len(self._tail) - self._tail_limit
+        if surplus > 1 << 20:  # now and then: cutting the front moves all the rest
+            self._cut(surplus)
+
+    def _cut(self, surplus: int) -> None:
+        del self._tail[:surplus]
+        self._left_out += surplus
+
+    def output(self) -> bytes:
+        self._cut(max(0, len(self._tail) - self._tail_limit))
+        if not self._left_out:
+            return bytes(self._head + self._tail)
+        return bytes(self._head) + b"\n[... %d bytes left out ...]\n" % self._left_out + bytes(self._tail)
+
+    def close(self) -> None:
+        asyncio.get_running_loop().remove_reader(self.read_fd)
+        os.close(self.read_fd)
+
+
+def kill_tree(pid: int) -> None:
+    """End a process, all below it, and its group. Nothing happens where it is gone already."""
+    for _ in range(50):
+        below = descendants(pid)
+        if not below:
+            break
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # a frozen fork bomb cannot outrun us
+            for victim in below:
+                _signal(victim, number)
+        time.sleep(0.001)
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    _signal(pid, signal.SIGKILL)
+
+
+def _signal(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
