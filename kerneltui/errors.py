@@ -18,6 +18,9 @@ A type exists only where a caller acts on it differently.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
+
 
 class KernelTuiError(Exception):
     """A sentence for a person. `str(error)` is shown as it is, with no traceback."""
@@ -69,3 +72,13 @@ class AuthorUnavailable(AuthorError):
 
 class AuthorStopped(AuthorError):
     """Permanent: this author is out for the rest of the session."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A question with the nearest known word, `"; did you mean `width`?"`, or the list of them all."""
+    words = sorted(known)
+    by_fold = {name.casefold(): name for name in words}
+    close = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=0.6)
+    if close:
+        return f"; did you mean `{by_fold[close[0]]}`?"
+    return f"; known are {', '.join(words)}" if words else ""
