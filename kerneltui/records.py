@@ -529,6 +529,11 @@ class AuthorSettings:
     price_out_usd: float | None = None
     price_cached_usd: float | None = None
 
+    @property
+    def label(self) -> str:
+        """The name that screen and tree know it by."""
+        return self.name or (f"{self.kind}:{self.model}" if self.model else self.kind)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:

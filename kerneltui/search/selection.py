@@ -1,0 +1,96 @@
+"""Which variants go on, and which author is asked: survivors, ties, lineages, champions, shares."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from kerneltui.records import AuthorSettings, Settings, Tree, Variant, VariantKind, VariantState
+
+
+def select(tree: Tree, settings: Settings) -> list[Variant]:
+    """Survivors: what people pinned, then the fastest, limited per idea, per lineage and to one of a sweep.
+
+    Variants that the measurements cannot tell apart are equal; then the one least related to those already chosen
+    goes on.
+    """
+    chosen = [v for v in tree.variants.values() if _pinned_in(tree, v)]
+    pool = [v for v in tree.correct() if v.same_as is None and v not in chosen]
+    while len(chosen) < settings.beam:
+        pool = [v for v in pool if _fits(tree, settings, v, chosen)]
+        if not pool:
+            break
+        equals = [v for v in pool if is_tie(v, pool[0])]
+        pick = min(equals, key=lambda v: _kinship(tree, v, chosen))
+        chosen.append(pick)
+        pool.remove(pick)
+    return chosen
+
+
+def is_tie(one: Variant, other: Variant) -> bool:
+    """Whether the 95 % intervals of their speed-ups overlap."""
+    if one.speedup is None or other.speedup is None:
+        return one.median_us == other.median_us
+    return one.speedup.low <= other.speedup.high and other.speedup.low <= one.speedup.high
+
+
+def lineage(tree: Tree, variant: Variant) -> str:
+    """The first idea above a variant; a variant without an idea above is its own lineage."""
+    top, seen, node = variant.id, set[str](), variant
+    while node.id not in seen:
+        seen.add(node.id)
+        idea = tree.ideas.get(node.idea) if node.idea else None
+        top = idea.id if idea else top
+        above = tree.variants.get(node.parent or (idea.parent if idea else None) or "")
+        if above is None:
+            break
+        node = above
+    return top
+
+
+def champion_by_round(tree: Tree) -> dict[int, Variant]:
+    """The best after each round that improved on the one before by more than noise."""
+    found: dict[int, Variant] = {}
+    best: Variant | None = None
+    fastest: dict[int, Variant] = {}
+    for variant in tree.correct():
+        fastest.setdefault(variant.round, variant)
+    for number in sorted(fastest):
+        here = fastest[number]
+        if best is None or ((here.median_us or 0.0) < (best.median_us or 0.0) and not is_tie(here, best)):
+            best = found[number] = here
+    return found
+
+
+def _pinned_in(tree: Tree, variant: Variant) -> bool:
+    judged = variant.state is VariantState.DONE and variant.candidate is not None
+    return variant.pinned and judged and not tree.is_pruned(variant)
+
+
+def family(variant: Variant) -> str:
+    """The variant whose source this is with other tunables."""
+    return variant.parent if variant.kind is VariantKind.SWEEP and variant.parent else variant.id
+
+
+def _fits(tree: Tree, settings: Settings, variant: Variant, chosen: Sequence[Variant]) -> bool:
+    of_idea, of_lineage = _kinship(tree, variant, chosen)
+    alone = family(variant) not in {family(other) for other in chosen}
+    return alone and of_idea < settings.per_idea and of_lineage < settings.per_lineage
+
+
+def _kinship(tree: Tree, variant: Variant, chosen: Sequence[Variant]) -> tuple[int, int]:
+    ancestor = lineage(tree, variant)
+    of_idea = sum(variant.idea is not None and variant.idea == other.idea for other in chosen)
+    return of_idea, sum(lineage(tree, other) == ancestor for other in chosen)
+
+
+def share_out(authors: Sequence[AuthorSettings], count: int, offset: int = 0) -> list[tuple[str, int]]:
+    """`count` slots by weight, from slot `offset` of one fixed sequence: fair over many small portions."""
+    able = [author for author in authors if author.share > 0]
+    taken: Counter[str] = Counter()
+    portion: Counter[str] = Counter()
+    for slot in range(offset + count if able else 0):
+        label = max(able, key=lambda a: (a.share / (2 * taken[a.label] + 1), -able.index(a))).label  # Sainte-Laguë
+        taken[label] += 1
+        portion[label] += slot >= offset
+    return [(author.label, portion[author.label]) for author in able if portion[author.label]]
