@@ -398,9 +398,7 @@ class Store:
         now = time.time()
         row = (now, _clean(who), kind, _clean(text), node)
         with self.transaction():
-            cursor = self._db.execute(
-                "INSERT INTO event (created, who, kind, text, node) VALUES (?, ?, ?, ?, ?)", row
-            )
+            cursor = self._db.execute("INSERT INTO event (created, who, kind, text, node) VALUES (?, ?, ?, ?, ?)", row)
         return Event(id=int(cursor.lastrowid or 0), created=now, who=who, kind=kind, text=text, node=node)
 
     def finish_decision(self, decision: int, state: DecisionState, answer: str = "") -> None:

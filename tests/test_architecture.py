@@ -16,7 +16,8 @@ PACKAGE = ROOT / "kerneltui"
 MODULES = {
     "__init__": "version",
     "__main__": "python -m kerneltui",
-    "cli": "the commands",
+    "cli": "the table of commands",
+    "commands": "what each command does",
     "errors": "the exception tree",
     "records": "every noun",
     "stats": "median, interval, speed-up, racing",

@@ -16,7 +16,6 @@ from kerneltui.records import (
     Candidate,
     DecisionKind,
     DecisionState,
-    EngineStatus,
     Idea,
     Language,
     Outcome,
@@ -41,7 +40,7 @@ def session(tmp_path: Path) -> Path:
 
 def test_a_new_session_holds_its_problem_and_settings(session: Path) -> None:
     with Store.open(session) as store:
-        assert PROBLEM == store.read_problem()
+        assert store.read_problem() == PROBLEM
         assert Settings(problem="relu") == store.settings()
         assert SessionState.NEW is store.read_tree().status.state
 
@@ -82,7 +81,7 @@ def test_a_failed_transaction_leaves_nothing(session: Path) -> None:
         with pytest.raises(RuntimeError), engine.transaction():
             engine.put_ideas([Idea(id="i001", round=1)])
             raise RuntimeError("in the middle")
-        assert {} == engine.read_tree().ideas
+        assert engine.read_tree().ideas == {}
 
 
 def test_calls_keep_prompt_and_answer_apart_from_the_tree(session: Path) -> None:
@@ -92,33 +91,33 @@ def test_calls_keep_prompt_and_answer_apart_from_the_tree(session: Path) -> None
         engine.finish_call(
             Call(id=call.id, purpose="ideas", node="", author="a", state=CallState.DONE, answer="A", cost_usd=0.1)
         )
-        assert [] == engine.reserved_calls()
-        assert ("P", "A") == (engine.read_call(call.id).prompt, engine.read_call(call.id).answer)
-        assert "" == engine.read_tree().calls[call.id].answer
+        assert engine.reserved_calls() == []
+        assert (engine.read_call(call.id).prompt, engine.read_call(call.id).answer) == ("P", "A")
+        assert engine.read_tree().calls[call.id].answer == ""
 
 
 def test_decisions_travel_and_come_back_answered(session: Path) -> None:
     with Store.open(session) as viewer, Store.open(session, write=True) as engine:
         number = viewer.add_decision(DecisionKind.PRUNE, "i001", {"why": "[/ slow"}, who="anna")
         (decision,) = engine.read_decisions(pending_only=True)
-        assert ("i001", {"why": "[/ slow"}, "anna") == (decision.target, decision.payload, decision.who)
+        assert (decision.target, decision.payload, decision.who) == ("i001", {"why": "[/ slow"}, "anna")
         engine.finish_decision(number, DecisionState.DONE, "pruned 3")
-        assert [] == engine.read_decisions(pending_only=True)
-        assert "pruned 3" == viewer.read_decisions()[0].answer
+        assert engine.read_decisions(pending_only=True) == []
+        assert viewer.read_decisions()[0].answer == "pruned 3"
 
 
 def test_lone_surrogates_are_replaced_not_fatal(session: Path) -> None:
     with Store.open(session, write=True) as engine:
         engine.put_ideas([Idea(id="i001", round=1, title="bad \ud800 half")])
         engine.add_event("engine", "note", "\udcff")
-        assert "bad ? half" == engine.read_tree().ideas["i001"].title
+        assert engine.read_tree().ideas["i001"].title == "bad ? half"
 
 
 def test_events_come_in_order_after_a_number(session: Path) -> None:
     with Store.open(session, write=True) as engine:
         for number in range(5):
             engine.add_event("engine", "note", str(number))
-        assert ["3", "4"] == [event.text for event in engine.read_events(after=1, limit=2)]
+        assert [event.text for event in engine.read_events(after=1, limit=2)] == ["3", "4"]
 
 
 def test_a_newer_schema_is_refused_by_name_and_left_alone(session: Path) -> None:
@@ -179,11 +178,11 @@ def test_thirty_readers_at_once_beside_a_writer(session: Path) -> None:
         counts = [results.get(timeout=30) for _ in readers]
         for reader in readers:
             reader.join()
-    assert 30 == len(counts)
+    assert len(counts) == 30
     assert min(counts) >= 1
 
 
 def test_a_copied_session_opens_elsewhere(session: Path, tmp_path: Path) -> None:
     shutil.copytree(session, tmp_path / "copy")
     with Store.open(tmp_path / "copy") as store:
-        assert PROBLEM == store.read_problem()
+        assert store.read_problem() == PROBLEM

@@ -18,7 +18,13 @@ from kerneltui.records import Candidate, Language, Problem, Settings
 if TYPE_CHECKING:
     from kerneltui.records import Device, Verdict
 
-LANGUAGES = {".cu": Language.CUDA, ".cpp": Language.CPP, ".cc": Language.CPP, ".cxx": Language.CPP, ".py": Language.PYTHON}
+LANGUAGES = {
+    ".cu": Language.CUDA,
+    ".cpp": Language.CPP,
+    ".cc": Language.CPP,
+    ".cxx": Language.CPP,
+    ".py": Language.PYTHON,
+}
 LARGEST_SOURCE_BYTES = 2 * 1024 * 1024  # a kernel of 2 MB is a mistake, not a kernel
 
 
@@ -45,7 +51,9 @@ def read_kernel(path: Path) -> Candidate:
     if size > LARGEST_SOURCE_BYTES:
         raise UsageError(f"{path}: {size / 1e6:.0f} MB is no kernel source; at most {LARGEST_SOURCE_BYTES >> 20} MiB.")
     if not data.strip():
-        raise UsageError(f"{path}: the file is empty. `kerneltui contract PROBLEM --skeleton` prints one to start from.")
+        raise UsageError(
+            f"{path}: the file is empty. `kerneltui contract PROBLEM --skeleton` prints one to start from."
+        )
     if b"\0" in data:
         raise UsageError(f"{path}: this is a binary file; give the source.")
     return Candidate(source=data.decode("utf-8", "surrogateescape"), language=language)
@@ -152,7 +160,9 @@ def problems(as_json: bool) -> None:
 
     found = list_problems()
     if as_json:
-        print_json([{"name": p.name, "title": p.title, "dtype": p.dtype, "path": p.path, "licence": p.licence} for p in found])
+        print_json(
+            [{"name": p.name, "title": p.title, "dtype": p.dtype, "path": p.path, "licence": p.licence} for p in found]
+        )
         return
     rows = []
     for problem in found:
