@@ -81,4 +81,4 @@ def nearest(word: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=0.6)
     if close:
         return f"; did you mean `{by_fold[close[0]]}`?"
-    return f"; known are {', '.join(words)}" if words else ""
+    return f"; known are {', '.join(words)}." if words else "."

@@ -218,7 +218,7 @@ def read_table(path: Path) -> dict[str, Any]:
         raise SettingsError(f"{path}: not valid TOML: {error}.") from error
     for key, value in table.items():
         if key not in WANTED:
-            raise SettingsError(f"{path}: `{key}`{nearest(key, WANTED)}")
+            raise SettingsError(f"{path}: `{key}` is not known{nearest(key, WANTED)}")
         kind, words = WANTED[key]
         if not isinstance(value, kind):
             raise SettingsError(f"{path}: `{key}` is {value!r}; {words} is expected.")
@@ -231,7 +231,7 @@ def read_table(path: Path) -> dict[str, Any]:
 def check_sizes(path: Path, table: Mapping[str, Any]) -> None:
     for kind, sizes in table.get("sizes", {}).items():
         if kind not in KINDS:
-            raise SettingsError(f"{path}: `sizes.{kind}`{nearest(kind, KINDS)}")
+            raise SettingsError(f"{path}: `sizes.{kind}` is not known{nearest(kind, KINDS)}")
         if not isinstance(sizes, dict):
             raise SettingsError(f"{path}: `sizes.{kind}` is {sizes!r}; a table of NAME = whole number is expected.")
         for name, value in sizes.items():
