@@ -13,6 +13,7 @@ from kerneltui.records import (
     Idea,
     Language,
     Measurement,
+    Policy,
     Problem,
     Speedup,
     Variant,
@@ -47,9 +48,13 @@ class Material:
     best: Measurement | None = None
     tried: tuple[Tried, ...] = ()
     notes: tuple[str, ...] = ()  # a person's, on session, idea and variant
+    policy: Policy = field(default_factory=Policy)
+    ledger: tuple[str, ...] = ()  # a line per technique: how often it was tried on this device, and what it paid
+    profile: dict[str, str] = field(default_factory=dict)  # counters of the parent, where it was profiled
     templates: dict[str, str] = field(default_factory=dict)  # overrides from the session folder, by file name
     used_keys: frozenset[str] = frozenset()  # playbook cards that are in the tree already
     lineage: tuple[str, ...] = ()  # keys of the ideas from the reference down to the parent
+    tried_settings: frozenset[tuple[tuple[str, str], ...]] = frozenset()  # tunables tried on the parent's source
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
