@@ -103,7 +103,12 @@ def _signal(pid: int, number: int) -> None:
 
 
 def run_briefly(
-    argv: Sequence[str], *, timeout_s: float, env: Mapping[str, str] | None = None, cwd: str | None = None
+    argv: Sequence[str],
+    *,
+    timeout_s: float,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    sandbox: Sandbox | None = None,
 ) -> Finished:
     """The same for short questions to a tool (its version, a trial build), without asyncio.
 
@@ -112,7 +117,7 @@ def run_briefly(
     """
     started = time.monotonic()
     report_read, report_write = os.pipe()
-    words = [*keeper(report_fd=report_write), *argv]
+    words = [*keeper(sandbox=sandbox, report_fd=report_write), *argv]
     environment = dict(env) if env is not None else clean_environment()
     with (
         os.fdopen(report_read, "rb") as report,

@@ -14,12 +14,12 @@ import re
 import shlex
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from kerneltui.errors import MachineError
-from kerneltui.evaluator.programs import run_briefly
+from kerneltui.evaluator.programs import Sandbox, run_briefly
 
 HOST_COMPILERS = ("c++", "g++", "clang++")
 TRIAL_S = 60.0  # a first nvcc run from a cold or networked disk takes its time
@@ -157,7 +157,8 @@ def _trial(path: str, _stamp: tuple[int, int], architecture: str) -> tuple[str, 
         version = _read_version(said.text, architecture)
         if said.timed_out or said.returncode != 0:
             return version, f"`{path} --version` fails: {first_line(said.text) or 'no answer'}"
-        return version, _build_nothing(path, architecture)
+        with tempfile.TemporaryDirectory(prefix="kerneltui-") as folder:
+            return version, build_nothing(path, architecture, folder)
     except MachineError as error:
         return "", str(error)
 
@@ -167,21 +168,22 @@ def _read_version(text: str, architecture: str) -> str:
     return found.group(1) if found else first_line(text)
 
 
-def _build_nothing(path: str, architecture: str) -> str:
-    """What goes wrong in building an empty program; "" when nothing does."""
-    with tempfile.TemporaryDirectory(prefix="kerneltui-") as folder:
-        if architecture:
-            Path(folder, "empty.cu").write_text("__global__ void empty() {}\n")
-            argv = [path, "-cubin", code_flag(architecture), "empty.cu", "-o", "empty.out"]
-        else:
-            Path(folder, "empty.cpp").write_text('extern "C" int empty() { return 0; }\n')
-            argv = [path, "-std=c++20", "-fopenmp", "-fPIC", "-shared", "empty.cpp", "-o", "empty.out"]
-        built = run_briefly(argv, timeout_s=TRIAL_S, cwd=folder)
-        if built.timed_out:
-            return f"building an empty program took more than {TRIAL_S:.0f} s"
-        if built.returncode != 0 or not Path(folder, "empty.out").exists():
-            what = f"an empty kernel for {architecture}" if architecture else "an empty program"
-            return f"it does not build {what}: {first_line(built.text) or f'exit status {built.returncode}'}"
+def build_nothing(
+    path: str, architecture: str, folder: str, words: Sequence[str] = (), sandbox: Sandbox | None = None
+) -> str:
+    """What goes wrong in building an empty program in this folder; "" when nothing does. `words` go before argv."""
+    if architecture:
+        Path(folder, "empty.cu").write_text("__global__ void empty() {}\n")
+        argv = [path, "-cubin", code_flag(architecture), "empty.cu", "-o", "empty.out"]
+    else:
+        Path(folder, "empty.cpp").write_text('extern "C" int empty() { return 0; }\n')
+        argv = [path, "-march=native", "-std=c++20", "-fopenmp", "-fPIC", "-shared", "empty.cpp", "-o", "empty.out"]
+    built = run_briefly([*words, *argv], timeout_s=TRIAL_S, cwd=folder, sandbox=sandbox)
+    if built.timed_out:
+        return f"building an empty program took more than {TRIAL_S:.0f} s"
+    if built.returncode != 0 or not Path(folder, "empty.out").exists():
+        what = f"an empty kernel for {architecture}" if architecture else "an empty program"
+        return f"it does not build {what}: {first_line(built.text) or f'exit status {built.returncode}'}"
     return ""
 
 

@@ -1,0 +1,129 @@
+"""How a candidate is compiled: files, commands in order, and what must come out.
+
+All names are relative to the build folder: nvcc hands its commands to a shell, quoting badly.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+from kerneltui.evaluator import flags, toolkits
+from kerneltui.evaluator.build_cache import CUBIN, LIBRARY
+from kerneltui.evaluator.compiler_log import demangle_fully
+from kerneltui.evaluator.elf import NotElf, read_elf
+from kerneltui.records import Candidate, Contract, Device, Language
+
+# -z defs: a function that nobody defines is an error now, not when the library is loaded.
+HOST_FLAGS = (
+    "-O3",
+    "-march=native",
+    "-fopenmp",
+    "-std=c++20",
+    "-fPIC",
+    "-shared",
+    "-fvisibility=hidden",
+    "-Wl,-z,defs",
+)
+CUBIN_FLAGS = ("-cubin", "-lineinfo", "-Xptxas", "-v", "-std=c++17", "-O3")
+CUDA_FLAGS = (
+    *("-shared", "-cudart", "shared", "-lineinfo", "-std=c++17", "-O3"),
+    *("-Xcompiler", "-fPIC,-fvisibility=hidden", "-Xlinker", "-z", "-Xlinker", "defs"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One command."""
+
+    tool: str  # for messages
+    argv: tuple[str, ...]
+    makes: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """Everything that a build needs."""
+
+    files: dict[str, bytes]
+    steps: tuple[Step, ...]
+    read: tuple[str, ...]  # folders of the toolchain, for the cage
+    what_is_missing: Callable[[Path], str] = field(default=lambda folder: "")
+
+    def write(self, folder: Path) -> None:
+        (folder / "tmp").mkdir()
+        for name, data in self.files.items():
+            (folder / name).write_bytes(data)
+
+
+def recipe_for(candidate: Candidate, contract: Contract, device: Device) -> Recipe:
+    """The recipe for a CUDA or C++ candidate."""
+    name = "kernel.cu" if candidate.language is Language.CUDA else "kernel.cpp"
+    steps = _cuda_steps(candidate, device) if candidate.language is Language.CUDA else _host_steps(candidate, device)
+    return Recipe(
+        files={name: source_bytes(candidate.source), "contract.h": source_bytes(contract.header)},
+        steps=steps,
+        read=toolchain_folders(device),
+        what_is_missing=partial(_undefined_function, contract.function),
+    )
+
+
+def _host_steps(candidate: Candidate, device: Device) -> tuple[Step, ...]:
+    tool = os.path.basename(device.compiler)
+    argv = (device.compiler, *HOST_FLAGS, *flags.words(candidate), "kernel.cpp", "-o", LIBRARY)
+    return (Step(tool=tool, argv=argv, makes=LIBRARY),)
+
+
+def _cuda_steps(candidate: Candidate, device: Device) -> tuple[Step, ...]:
+    """The device half first: it finds most errors and all resource figures in a third of the time."""
+    words = (toolkits.code_flag(device.architecture), *flags.words(candidate), "kernel.cu", "-o")
+    cubin = (device.compiler, *CUBIN_FLAGS, *words, CUBIN)
+    library = (device.compiler, *CUDA_FLAGS, *_runtime_path(device), *words, LIBRARY)
+    return (Step(tool="nvcc", argv=cubin, makes=CUBIN), Step(tool="nvcc", argv=library, makes=LIBRARY))
+
+
+def _runtime_path(device: Device) -> tuple[str, ...]:
+    folder = toolkits.runtime_library(device.compiler)
+    if folder is None or "," in str(folder):
+        return ()
+    return ("-Xlinker", "-rpath", "-Xlinker", str(folder), "-L", str(folder))
+
+
+def toolchain_folders(device: Device) -> tuple[str, ...]:
+    """Where the compiler and its parts lie."""
+    real = Path(os.path.realpath(device.compiler))
+    folders = [
+        str(real.parent.parent) if real.parent.name == "bin" else str(real.parent),
+        str(Path(device.compiler).parent),
+    ]
+    if device.kind == "cuda":
+        folders.append(str(toolkits.toolkit_folder(device.compiler)))
+    folders += os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    return tuple(dict.fromkeys(folder for folder in folders if folder not in ("", "/")))
+
+
+def _undefined_function(function: str, folder: Path) -> str:
+    """Why the contract's function is not in the library; "" when it is."""
+    try:
+        elf = read_elf((folder / LIBRARY).read_bytes())
+    except NotElf as error:
+        return f"the compiler wrote no library: {error}"
+    if any(symbol.name == function and symbol.is_exported for symbol in elf.dynamic):
+        return ""
+    if any(symbol.name == function and symbol.section for symbol in elf.symbols):
+        return f'the contract\'s function {function} is defined but hidden: include "contract.h"'
+    names = [symbol.name for symbol in elf.symbols if symbol.section and f"{len(function)}{function}" in symbol.name]
+    similar = [name for name in demangle_fully(names) if name.startswith(f"{function}(")]
+    hint = f'; there is {similar[0]} instead, without extern "C" or with other arguments' if similar else ""
+    return f"the contract's function {function} is not defined{hint}"
+
+
+def source_bytes(source: str) -> bytes:
+    """As it was read: bytes that were no UTF-8 come back as they were."""
+    try:
+        return source.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return source.encode("utf-8", "replace")
