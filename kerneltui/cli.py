@@ -77,9 +77,8 @@ class Commands(click.Group):
             import difflib
 
             near = difflib.get_close_matches(arguments[0], COMMANDS, n=1)
-            if near:
-                error.message += f" Did you mean `{near[0]}`?"
-            raise
+            hint = f" Did you mean `{near[0]}`?" if near else " `kerneltui --help` lists the commands."
+            raise click.UsageError(f"no command `{arguments[0]}`.{hint}", context) from error
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]}, invoke_without_command=True)

@@ -165,7 +165,7 @@ def attach(session: str | None, start: bool, theme: str | None, ascii_only: bool
 @click.option("--follow/--no-follow", default=True, show_default=True, help="Go on until the engine ends.")
 def watch(session: str, plain: bool, follow: bool) -> None:
     """One line per event of SESSION, with no cursor movement: for logs, scripts and screen readers."""
-    from kerneltui.tui.engines import engine_alive
+    from kerneltui.tui.engines import is_running
 
     with Store.open(find_session(session)) as store:
         last = 0
@@ -174,7 +174,7 @@ def watch(session: str, plain: bool, follow: bool) -> None:
                 last = event.id
                 clock = time.strftime("%H:%M:%S", time.localtime(event.created))
                 click.echo(printable(f"{clock}  {event.who:10} {event.text}").replace("\n", " "))
-            if not follow or not engine_alive(store.read_status()):
+            if not follow or not is_running(store.read_status()):
                 return
             time.sleep(0.2)
 

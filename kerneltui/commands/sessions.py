@@ -182,9 +182,9 @@ def spent_usd(tree: Tree) -> float:
 
 def live_state(tree: Tree) -> str:
     """The engine's state, or `gone` when it says running and its process is not there."""
-    from kerneltui.tui.engines import engine_alive
+    from kerneltui.tui.engines import is_running
 
-    if tree.status.state in ("running", "paused") and not engine_alive(tree.status):
+    if tree.status.state in ("running", "paused") and not is_running(tree.status):
         return "gone" if tree.status.state == "running" else "paused"
     return str(tree.status.state)
 
