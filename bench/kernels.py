@@ -1,0 +1,501 @@
+"""Every kernel that ships, checked and timed against PyTorch eager on one GPU.
+
+    python3 bench/kernels.py [--json FILE] [--sweep] [--starters] [PROBLEM ...]
+
+Needs torch, nvcc and this checkout. Each problem runs in a process of its own; a variant that crashes or hangs is
+left out of a second try and reported. Times are medians of interleaved graph replays over input sets that do not fit
+in L2; errors are against eager (TF32 off) and, on the first samples, against the same module in float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import inspect
+import itertools
+import json
+import math
+import queue
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import tomllib
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from kerneltui.contract import contract_from_description  # noqa: E402 - the checkout, not an installed copy
+from kerneltui.problems import init_arguments, load_problem, sized_source  # noqa: E402
+from kerneltui.records import Contract, Language  # noqa: E402
+
+PROBLEMS = ("softmax", "layernorm", "conv2d", "conv2d_relu_maxpool", "matmul_fp32", "matmul_fp16", "attention_fp16")
+COPY_BYTES_S = 4.3e12  # device-to-device copy on an H200, read plus written
+SILENCE_S = 60.0  # a child that says nothing for so long hangs
+TOLERANCE = {"float32": 1e-4, "float16": 1e-2}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case:
+    """One kernel under one set of defines."""
+
+    problem: str
+    file: Path
+    defines: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def label(self) -> str:
+        values = " ".join(f"{name}={value}" for name, value in self.defines)
+        return f"{self.file.stem} {values}".strip()
+
+
+# --------------------------------------------------------------------------- what there is
+
+
+def find_cases(problem: str, *, sweep: bool, starters: bool) -> list[Case]:
+    """Starter, the playbook's variants, kernels that no playbook names; with `sweep` every point of their tunables."""
+    folder = ROOT / "kernels" / problem
+    cases = [Case(problem=problem, file=folder / "starter.cu")] if starters else []
+    files = sorted(folder.glob("cuda/*.cu"))
+    for file in files:
+        points = tune_points(file.read_text()) if sweep else playbook_points(folder, file) or [{}]
+        cases += [Case(problem=problem, file=file, defines=tuple(sorted(point.items()))) for point in points]
+    return list(dict.fromkeys(cases))
+
+
+def playbook_points(folder: Path, file: Path) -> list[dict[str, int]]:
+    path = folder / "playbook.toml"
+    if not path.exists():
+        return []
+    ideas = tomllib.loads(path.read_text()).get("idea", [])
+    variants = [variant for idea in ideas for variant in idea.get("variant", []) if variant["language"] == "cuda"]
+    return [variant.get("defines", {}) for variant in variants if folder / variant["file"] == file]
+
+
+def tune_points(source: str) -> list[dict[str, int]]:
+    """All points of `// tune:` lines that satisfy the `// tune-if:` lines."""
+    axes = {
+        match[1]: [int(value) for value in match[2].split(",")]
+        for match in re.finditer(r"^// tune: (\w+) = ([-\d, ]+)$", source, re.MULTILINE)
+    }
+    rules = re.findall(r"^// tune-if: (.+)$", source, re.MULTILINE)
+    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    return [point for point in points if all(eval(rule, {"__builtins__": {}}, point) for rule in rules)]
+
+
+# --------------------------------------------------------------------------- building
+
+
+def load_reference(problem: str) -> dict[str, Any]:
+    """The namespace of reference.py at the sizes for a GPU."""
+    found = load_problem(problem)
+    namespace: dict[str, Any] = {"__name__": f"reference_{problem}"}
+    exec(compile(sized_source(found, "cuda"), found.path, "exec"), namespace)
+    return namespace
+
+
+def describe(problem: str) -> Contract:
+    """The contract, from a run of the reference on the meta device."""
+    import torch
+
+    namespace = load_reference(problem)
+    initial = namespace["get_init_inputs"]()
+    with torch.device("meta"):
+        model = namespace["Model"](*initial)
+        inputs = namespace["get_inputs"]()
+        output = model(*inputs)
+
+    def entry(name: str, tensor: Any) -> dict[str, Any]:
+        return {"name": name, "dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
+
+    arguments = list(inspect.signature(model.forward).parameters)
+    settings = init_arguments(load_problem(problem).source)
+    description = {
+        "inputs": [entry(name, value) for name, value in zip(arguments, inputs, strict=True)],
+        "parameters": [entry(name, value) for name, value in model.named_parameters()],
+        "buffers": [entry(name, value) for name, value in model.named_buffers()],
+        "outputs": [entry("out", output)],
+        "scalars": [{"name": name, "value": value} for name, value in zip(settings, initial, strict=True)],
+    }
+    return contract_from_description(load_problem(problem), description, Language.CUDA)
+
+
+def build(case: Case, contract: Contract, folder: Path) -> Path | str:
+    """A shared library, or what the compiler said."""
+    name = re.sub(r"\W+", "_", f"{case.problem}_{case.label}")
+    include = folder / f"{case.problem}_include"
+    include.mkdir(exist_ok=True)
+    (include / "contract.h").write_text(contract.header)
+    library = folder / f"{name}.so"
+    command = ["nvcc", "-std=c++17", "-O3", "-shared", "-cudart", "shared", "-Xcompiler", "-fPIC,-fvisibility=hidden"]
+    command += ["-gencode=arch=compute_90a,code=sm_90a", "-lineinfo", f"-I{include}"]
+    command += [f"-D{name}={value}" for name, value in case.defines] + ["-o", str(library), str(case.file)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    return library if result.returncode == 0 else (result.stderr + result.stdout)[-2000:]
+
+
+class Kernel:
+    """A built library behind its contract, called on the current stream with torch tensors."""
+
+    def __init__(self, library: Path, contract: Contract) -> None:
+        import torch
+
+        self.handle = ctypes.CDLL(str(library))
+        self.function = getattr(self.handle, contract.function)
+        self.function.restype = ctypes.c_int
+        size = 0
+        if hasattr(self.handle, f"{contract.function}_workspace"):
+            wanted = getattr(self.handle, f"{contract.function}_workspace")
+            wanted.restype = ctypes.c_size_t
+            size = wanted()
+        # Poisoned: a kernel may not count on zeros there.
+        self.workspace = torch.full((max(size, 1),), 0xA5, dtype=torch.uint8, device="cuda")
+        self.size = size
+
+    def __call__(self, tensors: list[Any], out: Any) -> None:
+        import torch
+
+        pointers = [ctypes.c_void_p(tensor.data_ptr()) for tensor in (*tensors, out)]
+        workspace = ctypes.c_void_p(self.workspace.data_ptr() if self.size else None)
+        stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+        code = self.function(*pointers, workspace, stream)
+        if code != 0:
+            raise RuntimeError(f"returned {code}")
+
+
+# --------------------------------------------------------------------------- checking
+
+
+class Bed:
+    """A problem on the GPU: model, input sets, eager's results."""
+
+    def __init__(self, problem: str) -> None:
+        import torch
+
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+        self.problem = problem
+        self.contract = describe(problem)
+        self.namespace = load_reference(problem)
+        torch.manual_seed(random.randrange(2**31))
+        with torch.device("cuda"):
+            self.model = self.namespace["Model"](*self.namespace["get_init_inputs"]())
+            first = self.namespace["get_inputs"]()
+        with torch.no_grad():
+            for name, parameter in self.model.named_parameters():
+                if "norm" in name:  # ones and zeros would hide a kernel that leaves them out
+                    parameter.add_(torch.randn_like(parameter), alpha=0.5)
+            out = self.model(*first)
+        self.parameters = [value.detach() for _, value in self.model.named_parameters()]
+        self.parameters += [value for _, value in self.model.named_buffers()]
+        self.bytes = sum(t.numel() * t.element_size() for t in (*first, *self.parameters, out))
+        self.sets = [first]
+        while self.bytes * len(self.sets) < 200e6:  # three times L2
+            with torch.device("cuda"):
+                self.sets.append(self.namespace["get_inputs"]())
+        self.expected = out
+        self.dtype = str(out.dtype).removeprefix("torch.")
+
+    def eager(self, inputs: list[Any]) -> Any:
+        import torch
+
+        with torch.no_grad():
+            return self.model(*inputs)
+
+    def exact(self, inputs: list[Any], samples: int) -> Any:
+        """The first samples in float64."""
+        import copy
+
+        import torch
+
+        whole = self.problem.startswith("matmul")
+        rows = [value[:samples].double() if i == 0 or not whole else value.double() for i, value in enumerate(inputs)]
+        with torch.no_grad(), torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            return copy.deepcopy(self.model).double()(*rows)
+
+    def samples(self) -> int:
+        return {"softmax": 64, "layernorm": 2, "attention_fp16": 1}.get(
+            self.problem, 256 if "mat" in self.problem else 4
+        )
+
+    def altered(self, how: str) -> list[Any]:
+        """The first input set, with its first input made harder."""
+        first, *rest = self.sets[0]
+        if how == "mean 1000":
+            first = first * 0.1 + 1000.0
+        elif how == "times 1e4":
+            first = first * 1e4
+        elif how == "times 1e-6":
+            first = first * 1e-6
+        return [first, *rest]
+
+
+def errors(bed: Bed, kernel: Kernel, inputs: list[Any]) -> dict[str, float]:
+    """Wrong elements by the problem's tolerance, largest errors against eager and float64."""
+    import torch
+
+    expected = bed.eager(inputs)
+    out = torch.full_like(expected, float("nan"))
+    kernel([*inputs, *bed.parameters], out)
+    torch.cuda.synchronize()
+    bound = TOLERANCE[bed.dtype]
+    scale = min(1.0, expected.float().abs().max().item())
+    difference = (out - expected).float().abs_()
+    close = difference <= bound * scale + bound * expected.float().abs()
+    samples = bed.samples()
+    exact = bed.exact(inputs, samples)
+    norm = exact.norm()
+    return {
+        "wrong": int((~close).sum().item()),
+        "max_abs": difference.max().item() if bool(close.all()) else difference.nan_to_num(nan=math.inf).max().item(),
+        "exact_max": (out[:samples].double() - exact).abs().max().item(),
+        "exact_norm": ((out[:samples].double() - exact).norm() / norm).item(),
+        "eager_max": (expected[:samples].double() - exact).abs().max().item(),
+        "eager_norm": ((expected[:samples].double() - exact).norm() / norm).item(),
+    }
+
+
+# --------------------------------------------------------------------------- timing
+
+
+def capture(work: Any, sets: int) -> Any:
+    """A graph that does `work(i)` for every input set."""
+    import torch
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for i in range(sets):
+            work(i)
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for i in range(sets):
+            work(i)
+    return graph
+
+
+def time_graphs(graphs: dict[str, Any], sets: int, budget_s: float) -> dict[str, list[float]]:
+    """µs per call of each graph, replayed in random order, round after round."""
+    import torch
+
+    samples: dict[str, list[float]] = {name: [] for name in graphs}
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    started = time.monotonic()
+    order = list(graphs)
+    for round_ in range(60):
+        random.shuffle(order)
+        for name in order:
+            begin.record()
+            graphs[name].replay()
+            end.record()
+            end.synchronize()
+            if round_ > 0:  # the first round warms up
+                samples[name].append(begin.elapsed_time(end) * 1e3 / sets)
+        if round_ >= 5 and time.monotonic() - started > budget_s:
+            break
+    return samples
+
+
+def median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def operations(bed: Bed) -> float:
+    """Floating-point operations of matrix products and convolutions; 0 where memory decides."""
+    shape = {tensor.name: tensor.shape for tensor in bed.contract.tensors}
+    if bed.problem.startswith("matmul"):
+        return 2.0 * math.prod(shape["a"]) * shape["b"][1]
+    if bed.problem.startswith("conv2d"):
+        side = (shape["x"][2] + 4 - 11) // 4 + 1
+        return 2.0 * shape["x"][0] * side * side * math.prod(shape["conv_weight"])
+    if bed.problem.startswith("attention"):
+        return 4.0 * math.prod(shape["q"]) * shape["k"][2]
+    return 0.0
+
+
+# --------------------------------------------------------------------------- one problem, in its own process
+
+
+def say(**fields: Any) -> None:
+    print(json.dumps(fields), flush=True)
+
+
+def run_child(problem: str, built: list[tuple[str, str]], extra_sets: bool) -> None:
+    """Checks and times what was built: (label, library) pairs. One JSON line per step."""
+    import torch
+
+    say(doing="eager")
+    bed = Bed(problem)
+    graphs: dict[str, Any] = {}
+    outs: list[Any] = []
+    kernels = []
+    eager = capture(lambda i: bed.eager(bed.sets[i]), len(bed.sets))
+    graphs["eager"] = eager
+    if problem.startswith("conv2d"):
+        torch.backends.cudnn.allow_tf32 = True  # what torch does unless told otherwise
+        graphs["eager tf32"] = capture(lambda i: bed.eager(bed.sets[i]), len(bed.sets))
+        torch.backends.cudnn.allow_tf32 = False
+    outs = [torch.empty_like(bed.expected) for _ in bed.sets]
+    hard = ["mean 1000", "times 1e4", "times 1e-6"] if bed.dtype == "float32" and extra_sets else []
+    for label, library in built:
+        say(doing=label)
+        try:
+            kernel = Kernel(Path(library), bed.contract)
+            found = {"plain": errors(bed, kernel, bed.sets[0])}
+            found |= {how: errors(bed, kernel, bed.altered(how)) for how in hard}
+            work = lambda i, kernel=kernel: kernel([*bed.sets[i], *bed.parameters], outs[i])  # noqa: E731
+            graphs[label] = capture(work, len(bed.sets))
+        except RuntimeError as exc:
+            say(label=label, failed=str(exc)[:300])
+            if "CUDA" in str(exc) or "cuda" in str(exc):
+                raise
+            continue
+        kernels.append(kernel)
+        say(label=label, errors=found)
+    say(doing="timing")
+    samples = time_graphs(graphs, len(bed.sets), budget_s=2.0 + 0.3 * len(graphs))
+    for label, values in samples.items():
+        say(label=label, us=median(values), low=min(values), high=max(values), rounds=len(values))
+    say(bytes=bed.bytes, operations=operations(bed), sets=len(bed.sets), device=torch.cuda.get_device_name())
+
+
+def watch_child(problem: str, built: list[tuple[str, str]], extra_sets: bool) -> dict[str, Any]:
+    """Runs children until one gets through; what crashed or hung is left out of the next."""
+    lost: dict[str, str] = {}
+    while True:
+        left = [pair for pair in built if pair[0] not in lost]
+        command = [sys.executable, __file__, "--child", problem, json.dumps([left, extra_sets])]
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        lines, doing, log = read_child(child)
+        code = child.wait()
+        if code == 0 or doing in lost or doing in ("eager", "timing", "") or len(lost) >= 4:
+            if code != 0:
+                lost[doing] = f"child ended with {code}: {log[-600:]}"
+            return {"lines": lines, "lost": lost}
+        lost[doing] = f"child ended with {code}: {log[-600:]}"
+
+
+def read_child(child: subprocess.Popen[str]) -> tuple[list[dict[str, Any]], str, str]:
+    said: queue.Queue[str | None] = queue.Queue()
+    log: list[str] = []
+
+    def read_output() -> None:
+        assert child.stdout is not None
+        for line in child.stdout:
+            said.put(line)
+        said.put(None)
+
+    def read_log() -> None:
+        assert child.stderr is not None
+        log.extend(child.stderr)
+
+    readers = [threading.Thread(target=read_output, daemon=True), threading.Thread(target=read_log, daemon=True)]
+    for reader in readers:
+        reader.start()
+    lines: list[dict[str, Any]] = []
+    doing = ""
+    while True:
+        try:
+            line = said.get(timeout=SILENCE_S)
+        except queue.Empty:
+            child.kill()
+            log.append(f"silent for {SILENCE_S:.0f} s, killed")
+            break
+        if line is None:
+            break
+        if line.startswith("{"):
+            lines.append(json.loads(line))
+            doing = lines[-1].get("doing", doing)
+    readers[1].join(timeout=2)
+    return lines, doing, "".join(log)
+
+
+# --------------------------------------------------------------------------- the table
+
+
+def report(problem: str, outcome: dict[str, Any], failures: dict[str, str]) -> list[dict[str, Any]]:
+    """Prints the problem's table; the same as records."""
+    facts: dict[str, Any] = {}
+    rows: dict[str, dict[str, Any]] = {}
+    for line in outcome["lines"]:
+        if "label" in line:
+            rows.setdefault(line["label"], {"problem": problem}).update(line)
+        elif "bytes" in line:
+            facts = line
+    eager_us = rows.get("eager", {}).get("us")
+    print(
+        f"\n== {problem}: {facts.get('bytes', 0) / 1e6:.0f} MB, {facts.get('operations', 0) / 1e9:.0f} GFLOP, "
+        f"{facts.get('sets')} sets, {facts.get('device')}"
+    )
+    print(f"{'variant':44} {'us':>9} {'ratio':>6} {'GB/s':>5} {'TF/s':>6}  wrong (altered)  err64/eager  max_abs")
+    for label, row in sorted(rows.items(), key=lambda item: item[1].get("us", 1e12)):
+        if row.get("failed"):
+            print(f"{label:44} FAILED {row['failed'][:120]}")
+            continue
+        us = row.get("us")
+        found = row.get("errors", {})
+        plain = found.get("plain", {})
+        ratio = f"{plain['exact_norm'] / max(plain['eager_norm'], 1e-30):.2f}" if plain else ""
+        wrong = " ".join(str(each["wrong"]) for each in found.values())
+        worse = " ".join(f"{each['exact_norm'] / max(each['eager_norm'], 1e-30):.2f}" for each in found.values())
+        if us is None or eager_us is None:
+            print(f"{label:44} not timed; wrong {wrong}; {worse}")
+            continue
+        rate = facts["bytes"] / us / 1e3
+        flops = facts["operations"] / us / 1e6
+        print(
+            f"{label:44} {us:9.1f} {eager_us / us:6.2f} {rate:5.0f} {flops:6.1f}  {wrong:16} {worse or ratio:20} "
+            f"{plain.get('max_abs', 0):.1e}"
+        )
+    for label, text in {**failures, **outcome["lost"]}.items():
+        print(f"{label:44} LOST {text.strip()[-400:]}")
+    return [{**row, **{k: facts.get(k) for k in ("bytes", "operations", "device")}} for row in rows.values()]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("problems", nargs="*", default=PROBLEMS)
+    parser.add_argument("--json", help="write every figure to this file")
+    parser.add_argument("--sweep", action="store_true", help="every point of the tunables")
+    parser.add_argument("--starters", action="store_true", help="the starters too")
+    parser.add_argument("--only", default="", help="kernels whose file name contains this")
+    parser.add_argument("--plain", action="store_true", help="no altered inputs")
+    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        built, extra_sets = json.loads(options.child[1])
+        run_child(options.child[0], [tuple(pair) for pair in built], extra_sets)
+        return 0
+    started = time.monotonic()
+    records: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        cases = [
+            case
+            for problem in options.problems
+            for case in find_cases(problem, sweep=options.sweep, starters=options.starters)
+            if options.only in case.file.stem
+        ]
+        contracts = {problem: describe(problem) for problem in options.problems}
+        with ThreadPoolExecutor(16) as pool:
+            results = list(pool.map(lambda case: build(case, contracts[case.problem], Path(scratch)), cases))
+        print(f"{len(cases)} kernels built in {time.monotonic() - started:.0f} s")
+        for problem in options.problems:
+            mine = [(case, result) for case, result in zip(cases, results, strict=True) if case.problem == problem]
+            failures = {case.label: result for case, result in mine if isinstance(result, str)}
+            built = [(case.label, str(result)) for case, result in mine if isinstance(result, Path)]
+            records += report(problem, watch_child(problem, built, not options.plain), failures)
+            print(f"({time.monotonic() - started:.0f} s)", flush=True)
+    if options.json:
+        Path(options.json).write_text(json.dumps(records, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
