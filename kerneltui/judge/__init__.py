@@ -1,0 +1,1 @@
+"""A program: `python -m kerneltui.judge`. Holds torch, the reference and the buffers; decides on candidates."""

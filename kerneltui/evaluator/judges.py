@@ -1,0 +1,135 @@
+"""Judge processes as the evaluator sees them: started, asked under a deadline, killed with all below them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from kerneltui.errors import DeviceLost, JudgeFailed, MachineError, ProblemError
+from kerneltui.evaluator.devices import device_cores, device_environment
+from kerneltui.evaluator.processes import clean_environment, keeper, kill_tree
+from kerneltui.records import Device
+
+LINE_LIMIT_BYTES = 64_000_000
+KEPT_WORDS_BYTES = 16_000
+START_S = 120.0  # importing torch from a cold network disk
+QUIT_S = 0.5
+
+
+class JudgeProcess:
+    """One `python -m kerneltui.judge` on one device."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.process: asyncio.subprocess.Process | None = None
+        self.reader: asyncio.Task[None] | None = None
+        self.said = b""  # the end of its stderr
+        self.next_id = 0
+
+    @property
+    def running(self) -> bool:
+        """Whether there is a process that could answer."""
+        return self.process is not None and self.process.returncode is None
+
+    async def start(self) -> None:
+        """A fresh process; it answers nothing yet."""
+        await self.stop()
+        self.said = b""
+        self.process = await asyncio.create_subprocess_exec(
+            # The keeper ends whatever the judge leaves behind, however either of them ends.
+            *keeper(file_bytes=None),
+            sys.executable,
+            "-m",
+            "kerneltui.judge",
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=judge_environment(self.device),
+            limit=LINE_LIMIT_BYTES,
+            start_new_session=True,
+        )
+        self.reader = asyncio.create_task(self.listen())
+
+    async def listen(self) -> None:
+        """Keep the end of what it says on stderr."""
+        assert self.process is not None and self.process.stderr is not None
+        while data := await self.process.stderr.read(1 << 16):
+            self.said = (self.said + data)[-KEPT_WORDS_BYTES:]
+
+    async def ask(self, operation: str, deadline_s: float, **fields: Any) -> dict[str, Any]:
+        """One command and its answer.
+
+        Raises:
+            ProblemError, MachineError, DeviceLost: what the judge found.
+            JudgeFailed: it died, went silent or broke its protocol; it is stopped.
+        """
+        if not self.running:
+            await self.start()
+        self.next_id += 1
+        try:
+            answer = await asyncio.wait_for(self.exchange({"id": self.next_id, "op": operation, **fields}), deadline_s)
+        except TimeoutError:
+            raise await self.failure(f"gave no answer to `{operation}` within {deadline_s:.0f} s") from None
+        except (OSError, ValueError, asyncio.LimitOverrunError) as error:
+            raise await self.failure(f"broke its protocol on `{operation}` ({error})") from error
+        except BaseException:
+            await self.stop()  # cancelled: whatever it runs ends with it
+            raise
+        return opened(answer)
+
+    async def exchange(self, command: dict[str, Any]) -> dict[str, Any]:
+        assert self.process is not None and self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write((json.dumps(command) + "\n").encode())
+        await self.process.stdin.drain()
+        line = await self.process.stdout.readline()
+        if not line:
+            raise ConnectionError("it ended")
+        answer = json.loads(line)
+        if not isinstance(answer, dict) or answer.get("id") != command["id"]:
+            raise ValueError("an answer to another question")
+        return answer
+
+    async def failure(self, what: str) -> JudgeFailed:
+        """Stop it; the error with its last words."""
+        await self.stop()
+        words = self.said.decode("utf-8", "replace").strip().split("\n")[-1][:300]
+        return JudgeFailed(f"The judge on {self.device.id} {what}." + (f" Its last words: {words}" if words else ""))
+
+    async def stop(self) -> None:
+        """End it and everything below it."""
+        process, reader = self.process, self.reader
+        self.process = self.reader = None
+        if process is None:
+            return
+        if process.returncode is None:
+            kill_tree(process.pid)
+            await process.wait()
+        if reader is not None:
+            with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+                await asyncio.wait_for(reader, QUIT_S)
+        transport = getattr(process, "_transport", None)
+        if transport is not None:  # asyncio leaves the pipes open until garbage collection
+            transport.close()
+
+
+def opened(answer: dict[str, Any]) -> dict[str, Any]:
+    """The answer, or the error that it carries."""
+    if answer.get("ok"):
+        return answer
+    kinds = {"problem": ProblemError, "machine": MachineError, "device": DeviceLost}
+    raise kinds.get(str(answer.get("kind")), JudgeFailed)(str(answer.get("message", "no reason given")))
+
+
+def judge_environment(device: Device) -> dict[str, str]:
+    """What a judge needs to know, and no keys."""
+    package = Path(__file__).resolve().parent.parent.parent
+    extra = {"PYTHONPATH": str(package), "PYTHONUNBUFFERED": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    cores = len(device_cores(device)) or len(os.sched_getaffinity(0))
+    # Threads that spin between calls would take the cores from the other side of a pair.
+    extra |= {"OMP_NUM_THREADS": str(cores), "OMP_WAIT_POLICY": "passive"}
+    return clean_environment(extra | device_environment(device), home=os.environ.get("HOME", "/nonexistent"))

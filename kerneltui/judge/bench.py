@@ -1,0 +1,251 @@
+"""The judge's workbench for one problem on one device: references, buffers, rings of inputs.
+
+Workload    a reference at one choice of sizes
+Bench       the block of memory with its slots, filled afresh for every candidate
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from kerneltui.errors import ProblemError
+from kerneltui.judge.arena import GUARD_BYTES, Arena, Fingerprints, Guards, HostArena, Slot, round_up, set_bytes
+from kerneltui.judge.compare import Expected
+from kerneltui.judge.reference import (
+    Reference,
+    Signature,
+    Tensor,
+    double_inputs,
+    double_of,
+    randomise,
+)
+
+RING_MOST = 32  # sets: enough that none is met twice in a slice of few launches
+RING_LEAST = 2
+RING_BYTES_HOST = 1536 << 20  # on a host, where memory is everybody's
+CACHES = 3  # a ring this many times the last-level cache finds nothing of itself there
+WORKSPACE_SHARE = 4  # at most a quarter of free memory is a candidate's workspace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """A reference at one choice of sizes."""
+
+    reference: Reference
+    module: torch.nn.Module  # in eval mode; copied for every slot
+    signature: Signature
+    symbols: tuple[int, ...]  # values of the symbolic sizes, in the contract's order
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        """In call order."""
+        state = {tensor.name: tensor for tensor in (*self.signature.parameters, *self.signature.buffers)}
+        ordered = [state[name] for name in self.signature.state]
+        return [*self.signature.inputs, *ordered, *self.signature.outputs]
+
+    @property
+    def set_bytes(self) -> int:
+        """Memory of one set with its guard bands."""
+        return set_bytes(self.tensors)
+
+
+@dataclass(slots=True)
+class Set:
+    """A filled slot: the module and the arguments that eager is called with lie in the same memory."""
+
+    slot: Slot
+    module: torch.nn.Module
+    arguments: list[Any]  # of forward; tensors are views of the slot
+    workload: Workload
+    name: str = ""
+
+    def run(self) -> tuple[torch.Tensor, ...]:
+        """Eager's answer."""
+        return self.workload.reference.run(self.module, self.arguments)
+
+
+class Bench:
+    """Buffers for one problem: a ring of sets at the largest sizes, and one probe for everything else."""
+
+    def __init__(
+        self, workloads: Sequence[Workload], device: torch.device, *, cache_bytes: int, free_bytes: int
+    ) -> None:
+        self.device = device
+        self.workloads = list(workloads)
+        self.main = self.workloads[-1]
+        self.ring_size = ring_size(self.main.set_bytes, cache_bytes, free_bytes, device)
+        self.cache_bytes = cache_bytes
+        each = self.main.set_bytes
+        probe_bytes = max(workload.set_bytes for workload in self.workloads)
+        self.probe_start = self.ring_size * each
+        self.workspace_start = round_up(self.probe_start + probe_bytes, 4096) + round_up(GUARD_BYTES, 4096)
+        self.workspace_most = max(0, (free_bytes - self.workspace_start) // WORKSPACE_SHARE)
+        self.arena = self.open_arena()
+        self.slots = [self.slot(self.main, index * each) for index in range(self.ring_size)]
+        self.guards = Guards(device)
+        self.fingerprints = Fingerprints(device)
+
+    def open_arena(self) -> Arena:
+        # The workspace lies behind the sets; memory that nobody touches costs nothing.
+        return HostArena(self.workspace_start + self.workspace_most + GUARD_BYTES)
+
+    @property
+    def touched_bytes(self) -> int:
+        """The part of the block that every candidate uses."""
+        return self.workspace_start
+
+    @property
+    def flush(self) -> str:
+        """How caches are made cold, in words."""
+        total = self.ring_size * self.main.set_bytes
+        words = f"ring of {self.ring_size} input sets, {total / 2**20:.0f} MiB"
+        if total >= CACHES * self.cache_bytes:
+            return f"cold: {words}, more than {CACHES} times the last-level cache"
+        if total > self.cache_bytes:
+            return f"partly cold: {words}, more than the last-level cache"
+        return f"warm: {words}, fits in the last-level cache"
+
+    def slot(self, workload: Workload, start: int) -> Slot:
+        return Slot(self.arena, workload.tensors, len(workload.signature.outputs), start)
+
+    def fill(self, slot: Slot, workload: Workload, name: str, values: list[Any] | None = None) -> Set:
+        """Fresh secret inputs (or `values`) and fresh secret parameters in a slot; outputs poisoned, guards laid."""
+        seed = secrets.randbits(63)
+        inputs = workload.reference.make_inputs(seed) if values is None else values
+        generator = torch.Generator(device=self.device)
+        generator.manual_seed(secrets.randbits(63))
+        template = workload.module
+        randomise(template, generator)
+        arguments = place_inputs(slot, inputs, workload)
+        module = place_state(slot, template, workload)
+        slot.poison()
+        self.guards.lay([slot])
+        return Set(slot=slot, module=module, arguments=arguments, workload=workload, name=name)
+
+    def probe(self, workload: Workload, name: str, values: list[Any] | None = None) -> Set:
+        """The probe slot, filled."""
+        return self.fill(self.slot(workload, self.probe_start), workload, name, values)
+
+    def expect(self, filled: Set, *, truth: bool, loose: bool = False) -> list[Expected]:
+        """What a set's outputs should be."""
+        eager = filled.run()
+        exact: Sequence[torch.Tensor | None] = [None] * len(eager)
+        if truth:
+            exact = self.double_answer(filled) or exact
+        names = [tensor.name for tensor in filled.workload.signature.outputs]
+        return [
+            Expected(name=name, eager=value, truth=usable(more, value), loose=loose)
+            for name, value, more in zip(names, eager, exact, strict=True)
+        ]
+
+    def double_answer(self, filled: Set) -> tuple[torch.Tensor, ...] | None:
+        """The float64 answer; None where the operators or the memory do not allow it."""
+        try:
+            return filled.workload.reference.run(double_of(filled.module), double_inputs(filled.arguments))
+        except ProblemError:
+            return None
+
+    # ------------------------------------------------------------------ workspace
+
+    def lay_workspace(self, size_bytes: int) -> None:
+        """A guard band behind a workspace of this size; the one before it belongs to the probe's end."""
+        self.workspace_guard = self.block(self.workspace_start + size_bytes, GUARD_BYTES)
+        self.workspace_guard.copy_(self.guards.pattern[:GUARD_BYTES])
+
+    def poison_workspace(self, size_bytes: int) -> None:
+        """Other garbage for every call: what an earlier call left there is gone."""
+        whole = self.block(self.workspace_start, size_bytes)
+        whole.fill_(secrets.randbits(8) | 1)
+
+    def broken_guards(self, slots: Sequence[Slot], workspace_bytes: int) -> str:
+        """The first broken guard band in words; "" when all are intact."""
+        found = self.guards.broken(slots)
+        if found or not workspace_bytes:
+            return found
+        wrong = (self.workspace_guard != self.guards.pattern[:GUARD_BYTES]).nonzero()
+        return f"{wrong.numel()} bytes past the end of the workspace were overwritten" if wrong.numel() else ""
+
+    def block(self, offset: int, size_bytes: int) -> torch.Tensor:
+        return self.arena.block[offset : offset + size_bytes]
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.slots.clear()
+        self.arena.close()
+
+
+def usable(truth: torch.Tensor | None, eager: torch.Tensor) -> torch.Tensor | None:
+    """A float64 answer counts where it has the shape of eager's and eager's is floating."""
+    if truth is None or truth.shape != eager.shape or not eager.dtype.is_floating_point:
+        return None
+    return truth.double()
+
+
+def ring_size(set_bytes: int, cache_bytes: int, free_bytes: int, device: torch.device) -> int:
+    """Sets in the ring: more than the cache holds three times, within the memory."""
+    most = free_bytes // 2 if device.type == "cuda" else min(free_bytes // 3, RING_BYTES_HOST)
+    wanted = CACHES * cache_bytes // max(set_bytes, 1) + 1
+    return max(RING_LEAST, min(wanted, RING_MOST, most // max(set_bytes, 1)))
+
+
+def place_inputs(slot: Slot, inputs: Sequence[Any], workload: Workload) -> list[Any]:
+    """Copy tensors into the slot; the arguments of forward with views in their place."""
+    arguments: list[Any] = []
+    views = iter(slot.read)
+    for value in inputs:
+        if not isinstance(value, torch.Tensor):
+            arguments.append(value)
+            continue
+        view = next(views)
+        if view.shape != value.shape:
+            raise ProblemError(
+                f"{workload.reference.path}: get_inputs() returned a tensor of shape {tuple(value.shape)} where it "
+                f"returned {tuple(view.shape)} before; shapes that change from call to call have no C signature."
+            )
+        view.copy_(value)
+        arguments.append(view)
+    return arguments
+
+
+def place_state(slot: Slot, template: torch.nn.Module, workload: Workload) -> torch.nn.Module:
+    """A copy of the module whose parameters and buffers lie in the slot."""
+    views = dict(zip(workload.signature.state, slot.read[len(workload.signature.inputs) :], strict=True))
+    state = template.state_dict(keep_vars=True)
+    memo: dict[int, Any] = {}
+    for name, view in views.items():
+        view.copy_(state[name].detach())
+        own = state[name]
+        held = torch.nn.Parameter(view, requires_grad=False) if isinstance(own, torch.nn.Parameter) else view
+        memo[id(own)] = held
+    return copy.deepcopy(template, memo)
+
+
+def free_host_bytes() -> int:
+    """Memory that can be had without pushing anything out."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return min(int(line.split()[1]) * 1024, container_bytes())
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def container_bytes() -> int:
+    """What the memory limit of this control group leaves."""
+    for limit, used in (
+        ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+        ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
+    ):
+        try:
+            with open(limit, encoding="ascii") as first, open(used, encoding="ascii") as second:
+                word = first.read().strip()
+                return int(word) - int(second.read()) if word != "max" else 1 << 62
+        except (OSError, ValueError):
+            continue
+    return 1 << 62

@@ -1,0 +1,131 @@
+"""The judge's commands: prepare a problem, judge a candidate."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from typing import Any
+
+import msgspec
+import torch
+
+from kerneltui.errors import MachineError, ProblemError
+from kerneltui.judge.bench import Bench, Workload, free_host_bytes
+from kerneltui.judge.lanes import HostLane, Lane
+from kerneltui.judge.lint import Lint, check_reference
+from kerneltui.judge.memory import check_fits
+from kerneltui.judge.reference import Reference
+from kerneltui.judge.tolerance import PROFILES
+from kerneltui.judge.trial import Request, Rules, Trial
+
+TRUTH_S = 0.4  # a float64 answer for every set is affordable up to here
+HARD_S = 1.0  # eager calls up to here leave time for hard inputs
+CACHE_DEFAULT_BYTES = 32 << 20
+
+
+class Desk:
+    """Holds one problem at a time."""
+
+    def __init__(self) -> None:
+        self.bench: Bench | None = None
+        self.rules: Rules | None = None
+        self.lane: Lane | None = None
+
+    def carry_out(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Dispatch by the command's word."""
+        if command["op"] == "prepare":
+            return self.prepare(command)
+        if command["op"] == "judge":
+            return self.judge(command)
+        raise MachineError(f"the judge knows no command `{command['op']}`")
+
+    def prepare(self, command: dict[str, Any]) -> dict[str, Any]:
+        """Load the references, largest last, and say what they are."""
+        self.close()
+        device = self.take_device(command)
+        profile = PROFILES.get(command["tolerance"])
+        if profile is None:
+            raise ProblemError(
+                f"there is no tolerance profile `{command['tolerance']}`; known are {', '.join(PROFILES)}"
+            )
+        path, free = command["path"], free_bytes(device)
+        check_fits(command["sets"][-1]["source"], path, free, command["device"]["name"])
+        lints: list[Lint] = []
+        workloads: list[Workload] = []
+        for entry in command["sets"]:
+            reference = Reference(entry["source"], path, device)
+            lint = check_reference(reference, profile, allow_nan=command["allow_nan"])
+            lints.append(lint)
+            workloads.append(
+                Workload(
+                    reference=reference,
+                    module=lint.module,
+                    signature=lint.signature,
+                    symbols=tuple(entry["symbols"].values()),
+                )
+            )
+        last = lints[-1]
+        self.rules = Rules(
+            tolerance=profile,
+            allow_nan=command["allow_nan"],
+            truth=last.truth_s is not None and last.truth_s < TRUTH_S,
+            hard=last.eager_s < HARD_S,
+        )
+        cache = command["device"].get("l2_bytes") or CACHE_DEFAULT_BYTES
+        self.bench = Bench(workloads, device, cache_bytes=cache, free_bytes=free)
+        assert self.lane is not None
+        return {
+            "description": {
+                **workloads[-1].signature.words(),
+                "sizes": [
+                    {"symbols": entry["symbols"], **work.signature.words()}
+                    for entry, work in zip(command["sets"], workloads, strict=True)
+                    if entry["symbols"]
+                ],
+            },
+            "checks": [dataclasses.asdict(check) for check in last.checks],
+            "baselines_us": {"eager": last.eager_s * 1e6},
+            "facts": {"flush": self.bench.flush},
+        }
+
+    def take_device(self, command: dict[str, Any]) -> torch.device:
+        """Pin this process to its cores, or open the GPU."""
+        cores = cores_of(command["device"]["id"])
+        os.sched_setaffinity(0, cores)
+        torch.set_num_threads(len(cores))
+        self.lane = HostLane(sorted(cores))
+        return torch.device("cpu")
+
+    def judge(self, command: dict[str, Any]) -> dict[str, Any]:
+        """The verdict on one compiled candidate."""
+        if self.bench is None or self.rules is None or self.lane is None:
+            raise MachineError("the judge was asked before it was given a problem")
+        request = msgspec.convert(command["request"], Request)
+        verdict = Trial(self.bench, request, self.rules, self.lane).run()
+        return {"verdict": msgspec.to_builtins(verdict)}
+
+    def close(self) -> None:
+        """Let go of the problem's memory."""
+        if self.bench is not None:
+            self.bench.close()
+            self.bench = None
+
+
+def cores_of(device_id: str) -> set[int]:
+    """Cores of "cpu:0-1" or "cpu:0,2-3"; those that this process may use."""
+    cores: set[int] = set()
+    for part in device_id.removeprefix("cpu:").split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit():
+            cores.update(range(int(first), int(last or first) + 1))
+    usable = cores & os.sched_getaffinity(0)
+    if not usable:
+        raise MachineError(f"none of the cores of `{device_id}` may be used by this process")
+    return usable
+
+
+def free_bytes(device: torch.device) -> int:
+    """Memory that is free on the device."""
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return free_host_bytes()

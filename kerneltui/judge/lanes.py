@@ -1,0 +1,99 @@
+"""What differs between candidates on a host and on a GPU, as the judge sees it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from kerneltui.judge.arena import HostArena
+from kerneltui.judge.bench import Bench, Set
+from kerneltui.judge.eager import HostEager
+from kerneltui.judge.runners import Runner
+
+if TYPE_CHECKING:
+    from kerneltui.judge.trial import Request
+
+USERS = range(1_000_000_000, 1_900_000_000)  # user ids that no account has
+MEMORY_SPARE_BYTES = 4 << 30  # address space beyond the buffers: code, stacks, a candidate's own allocations
+STACK_BYTES = 256 << 20  # address space of one OpenMP thread: its stack and its malloc arena
+
+
+class Lane(Protocol):
+    """One kind of device."""
+
+    def start(self, bench: Bench, request: Request) -> Runner:
+        """A fresh runner for a candidate."""
+
+    def spec(self, bench: Bench, request: Request) -> dict[str, Any]:
+        """Fields of its `open` command."""
+
+    def settle(self) -> None:
+        """Wait until what the judge wrote is in place."""
+
+    def still_answers(self) -> None:
+        """Raise DeviceLost when the device has gone with the candidate."""
+
+    def launch_words(self, answer: dict[str, Any], request: Request) -> str:
+        """A sentence on a launch that failed; "" for none."""
+
+    def baseline(self, ring: Sequence[Set]) -> Any:
+        """Eager on the ring."""
+
+
+class HostLane:
+    """C++ candidates on these cores."""
+
+    def __init__(self, cores: Sequence[int]) -> None:
+        self.cores = sorted(cores)
+        self.library = -1
+
+    def start(self, bench: Bench, request: Request) -> Runner:
+        assert isinstance(bench.arena, HostArena)
+        self.library = sealed_copy(Path(request.library))
+        try:
+            return Runner(descriptors=[bench.arena.descriptor, self.library], threads=len(self.cores))
+        finally:
+            os.close(self.library)
+
+    def spec(self, bench: Bench, request: Request) -> dict[str, Any]:
+        assert isinstance(bench.arena, HostArena)
+        threads = len(self.cores)
+        return {
+            "kind": "cpp",
+            "arena_fd": bench.arena.descriptor,
+            "arena_bytes": bench.arena.size_bytes,
+            "touched_bytes": bench.touched_bytes,
+            "library_fd": self.library,
+            "function": request.function,
+            "pointers": len(bench.main.tensors),
+            "symbols": len(bench.main.symbols),
+            "memory_bytes": bench.arena.size_bytes + MEMORY_SPARE_BYTES + threads * STACK_BYTES,
+            "processes": 2 * threads + 16,
+            "file_bytes": 1 << 20,
+            "user": secrets.choice(USERS),
+            "filter": request.filter,
+        }
+
+    def settle(self) -> None:
+        """Stores to shared memory are in place when they return."""
+
+    def still_answers(self) -> None:
+        """A host that does not answer could not ask."""
+
+    def launch_words(self, answer: dict[str, Any], request: Request) -> str:
+        return ""
+
+    def baseline(self, ring: Sequence[Set]) -> HostEager:
+        return HostEager(ring)
+
+
+def sealed_copy(path: Path) -> int:
+    """The library in memory of its own: what the candidate does to the file does not matter, and any user may read it."""
+    descriptor = os.memfd_create("candidate", os.MFD_CLOEXEC)
+    data = path.read_bytes()
+    while data:
+        data = data[os.write(descriptor, data) :]
+    return descriptor

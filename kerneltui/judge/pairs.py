@@ -1,0 +1,180 @@
+"""Paired timing: slices of baseline and candidate in random order, the other side idle.
+
+Pair        one slice of each
+race        pairs until the ratio is settled, the candidate is beaten, or time is up
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from kerneltui import stats
+from kerneltui.judge.runners import Runner
+
+SLICE_S = 0.006  # long enough that a clock of a microsecond's tick and a pipe's delay are below 0.1 %
+LAUNCHES_MOST = 20_000
+SLACK_S = 0.0005  # of the judge's clock: waking up on both sides of a pipe
+SLACK_SHARE = 0.05
+SCREEN_PAIRS = 3
+PAIRS_MOST = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice:
+    """One slice: what was claimed, and the judge's own clock around it."""
+
+    claimed_s: float
+    wall_s: float
+    launches: int
+
+    @property
+    def each_us(self) -> float:
+        """Time of one launch."""
+        return self.claimed_s / self.launches * 1e6
+
+
+@dataclass(slots=True)
+class Pairs:
+    """All that was sampled."""
+
+    baseline_us: list[float] = field(default_factory=list)
+    candidate_us: list[float] = field(default_factory=list)
+    dropped: int = 0
+    launches: int = 0
+    warmup: int = 0
+    screened: bool = False
+    doubt: str = ""  # why the claims cannot be believed; "" when they can
+    visited: set[int] = field(default_factory=set)
+    code: int = 0  # what the launcher returned, or-ed
+
+
+Timed = Callable[[Sequence[int]], Slice]
+
+
+def claim_doubt(found: Slice) -> str:
+    """Why a claim cannot be true; "" when it can.
+
+    A claim above the judge's own clock is impossible; one far below it says that the work was done elsewhere.
+    """
+    claimed = found.claimed_s
+    if not math.isfinite(claimed) or claimed <= 0:
+        return f"a slice of {found.launches} launches claims {claimed:g} s, which no clock can measure"
+    if claimed > found.wall_s * 1.001 + 1e-6:
+        return f"a slice claims {claimed * 1e3:.3f} ms, yet only {found.wall_s * 1e3:.3f} ms passed"
+    return ""
+
+
+def short_doubt(slices: Sequence[Slice], slack_s: float) -> str:
+    """Whether the judge's clock ran on much longer than was claimed, in most slices: one may be a disturbance."""
+    missing = [found for found in slices if found.wall_s - found.claimed_s > slack_s + SLACK_SHARE * found.wall_s]
+    if len(slices) < 4 or len(missing) * 2 <= len(slices):
+        return ""
+    worst = max(missing, key=lambda found: found.wall_s - found.claimed_s)
+    return (
+        f"{len(missing)} of {len(slices)} slices claim less than passed: {worst.claimed_s * 1e3:.3f} ms of "
+        f"{worst.wall_s * 1e3:.3f} ms by the judge's clock"
+    )
+
+
+def runner_slice(runner: Runner, deadline: Callable[[], float], seen: dict[str, int]) -> Timed:
+    """Slices of the candidate."""
+
+    def timed(order: Sequence[int]) -> Slice:
+        limit = deadline()
+        runner.send("slice", order=list(order))
+        start = time.perf_counter()
+        answer = runner.receive(limit)
+        wall = time.perf_counter() - start
+        seen["code"] = seen.get("code", 0) | whole(answer.get("code"))
+        return Slice(claimed_s=number(answer.get("elapsed_ns")) / 1e9, wall_s=wall, launches=len(order))
+
+    return timed
+
+
+def number(value: Any) -> float:
+    """A number from an untrusted answer; nan for anything else."""
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else math.nan
+
+
+def whole(value: Any) -> int:
+    return value if isinstance(value, int) else 0
+
+
+def launches_for(each_us: float, slice_s: float = SLICE_S) -> int:
+    """Launches that fill a slice."""
+    if not math.isfinite(each_us) or each_us <= 0:
+        return LAUNCHES_MOST
+    return max(1, min(LAUNCHES_MOST, math.ceil(slice_s / (each_us / 1e6))))
+
+
+def visiting_order(ring: int, launches: int, rng: random.Random) -> list[int]:
+    """Ring entries in random order; every entry before any a second time."""
+    order: list[int] = []
+    while len(order) < launches:
+        turn = list(range(ring))
+        rng.shuffle(turn)
+        order += turn
+    return order[:launches]
+
+
+def calibrate(timed: Timed, ring: int, rng: random.Random, pairs: Pairs) -> int:
+    """Launches of a slice, found by doubling until one takes a while; they also warm up."""
+    launches = 1
+    while True:
+        found = timed(visiting_order(ring, launches, rng))
+        pairs.warmup += launches
+        # The judge's clock, not the claim: a claim of zero must not make slices endless.
+        if found.wall_s >= SLICE_S / 3 or launches >= LAUNCHES_MOST:
+            return launches_for(found.wall_s / launches * 1e6)
+        launches *= 4
+
+
+def race(
+    baseline: Timed,
+    candidate: Timed,
+    *,
+    ring: int,
+    budget_s: float,
+    beam_us: float | None,
+    width: float,
+    slack_s: float = SLACK_S,
+    disturbed: Callable[[], str] = lambda: "",
+) -> Pairs:
+    """Measure pairs. Screening first: a candidate far behind the beam is given up after three."""
+    pairs, rng = Pairs(), random.SystemRandom()
+    start = time.monotonic()
+    launches = calibrate(candidate, ring, rng, pairs)
+    base_launches = calibrate(baseline, ring, rng, pairs)
+    pairs.launches = launches
+    slices: list[Slice] = []
+    while len(pairs.candidate_us) + pairs.dropped < PAIRS_MOST:
+        first = rng.random() < 0.5
+        order, base_order = visiting_order(ring, launches, rng), visiting_order(ring, base_launches, rng)
+        base = baseline(base_order) if first else None
+        mine = candidate(order)
+        base = base or baseline(base_order)
+        pairs.visited.update(order)
+        pairs.doubt = claim_doubt(mine)
+        slices.append(mine)
+        if pairs.doubt:
+            return pairs
+        if disturbed():
+            pairs.dropped += 1
+        else:
+            pairs.baseline_us.append(base.each_us)
+            pairs.candidate_us.append(mine.each_us)
+        count, spent = len(pairs.candidate_us), time.monotonic() - start
+        if beam_us is not None and count == SCREEN_PAIRS and stats.is_beaten(pairs.candidate_us, beam_us):
+            pairs.screened = True
+            break
+        if spent >= budget_s and count + pairs.dropped >= SCREEN_PAIRS:
+            break
+        if stats.is_settled(pairs.baseline_us, pairs.candidate_us, width=width):
+            break
+    pairs.doubt = short_doubt(slices, slack_s)
+    return pairs

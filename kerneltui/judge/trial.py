@@ -1,0 +1,407 @@
+"""One candidate on the bench: load, check, time, decide.
+
+Request     what the supervisor asks
+Trial       the sequence; `run` gives the verdict
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+
+from kerneltui.judge import hard_inputs
+from kerneltui.judge.bench import Bench, Set, Workload
+from kerneltui.judge.compare import BITS, Expected, Finding, compare
+from kerneltui.judge.deaths import death_of
+from kerneltui.judge.runners import (
+    Runner,
+    RunnerEnded,
+    RunnerGarbled,
+    RunnerRefused,
+    RunnerSilent,
+)
+from kerneltui.judge.timing import measure
+from kerneltui.judge.tolerance import Tolerance
+from kerneltui.records import Check, CheckResult, ErrorReport, Measurement, Outcome, Stage, Verdict
+
+RANDOM_SETS = 3
+LOAD_S = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """What is to be judged, and how far."""
+
+    library: str
+    function: str
+    deadline_s: float
+    full: bool = True
+    beam_us: float | None = None
+    filter: bool = True  # forbid system calls in the runner
+    resources: tuple[dict[str, Any], ...] = ()  # of each kernel, as the compiler said
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What counts as right."""
+
+    tolerance: Tolerance
+    allow_nan: bool
+    truth: bool  # whether a float64 answer is affordable
+    hard: bool = True  # whether hard inputs are tried
+
+
+class Fallen(Exception):
+    """The candidate fell: the verdict is clear."""
+
+    def __init__(self, outcome: Outcome, stage: Stage, message: str, errors: Sequence[ErrorReport] = ()) -> None:
+        super().__init__(message)
+        self.outcome, self.stage, self.message, self.errors = outcome, stage, message, tuple(errors)
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a trial is, for the words of a failure."""
+
+    stage: Stage = Stage.LOAD
+    left_s: float = 0.0
+    checks: list[Check] = field(default_factory=list)
+    workspace_bytes: int = 0
+    calls: int = 0
+
+
+class Trial:
+    """The sequence for one compiled candidate."""
+
+    def __init__(self, bench: Bench, request: Request, rules: Rules, lane: Any) -> None:
+        self.bench = bench
+        self.request = request
+        self.rules = rules
+        self.lane = lane  # what differs between devices
+        self.at = Progress(left_s=request.deadline_s)
+        self.runner: Runner | None = None
+        self.ring: list[Set] = []
+
+    def run(self) -> Verdict:
+        """The verdict; only a machine's fault raises."""
+        start = time.monotonic()
+        try:
+            verdict = self.sequence()
+        except Fallen as fallen:
+            verdict = Verdict(outcome=fallen.outcome, stage=fallen.stage, message=fallen.message, errors=fallen.errors)
+        log = self.finish()
+        return replace(
+            verdict,
+            log=log,
+            checks=tuple(self.at.checks),
+            tolerance=self.rules.tolerance.name,
+            run_s=time.monotonic() - start,
+        )
+
+    def sequence(self) -> Verdict:
+        self.runner = self.lane.start(self.bench, self.request)
+        first = self.bench.fill(self.bench.slots[0], self.bench.main, "random 1")
+        self.open()
+        self.ring = [first, *self.fill_ring(1, min(RANDOM_SETS, len(self.bench.slots)))]
+        self.at.stage = Stage.CHECK
+        self.check_ring()
+        self.check_again()
+        self.check_probes()
+        self.note("correct", CheckResult.PASS, f"{self.at.calls} calls")
+        self.at.stage = Stage.TIME
+        self.ring += self.fill_ring(len(self.ring), len(self.bench.slots))
+        measurement = self.measure()
+        return self.conclude(measurement)
+
+    # ------------------------------------------------------------------ asking
+
+    def ask(self, operation: str, **fields: Any) -> dict[str, Any]:
+        """One command under what is left of the deadline; failures become verdicts."""
+        assert self.runner is not None
+        start = time.monotonic()
+        try:
+            return self.runner.ask(operation, self.at.left_s, **fields)
+        except (RunnerEnded, RunnerSilent, RunnerGarbled, RunnerRefused) as error:
+            raise self.fall(error) from error
+        finally:
+            self.at.left_s -= time.monotonic() - start
+
+    def fall(self, error: Exception) -> Fallen:
+        assert self.runner is not None
+        self.lane.still_answers()
+        output = self.runner.output.text()
+        outcome, message = death_of(error, output, self.at.stage, self.request.deadline_s)
+        stage = Stage.LAUNCH if self.at.stage is Stage.CHECK else self.at.stage
+        return Fallen(outcome, stage, message)
+
+    def finish(self) -> str:
+        """End the runner; what it printed."""
+        if self.runner is None:
+            return ""
+        self.runner.close()
+        return self.runner.output.text()
+
+    def note(self, name: str, result: CheckResult, detail: str = "") -> None:
+        self.at.checks.append(Check(name=name, result=result, detail=detail))
+
+    # ------------------------------------------------------------------ loading
+
+    def open(self) -> None:
+        """Load the library and learn what workspace it wants."""
+        answer = self.ask("open", **self.lane.spec(self.bench, self.request))
+        missing = [str(words) for words in answer.get("notes", [])]
+        self.note(
+            "confinement",
+            CheckResult.NOTE if missing else CheckResult.PASS,
+            "; ".join(missing) or "own user, no new processes, no network, limited memory",
+        )
+
+    def workspace_for(self, workload: Workload) -> int | None:
+        """Offset of the workspace at these sizes; None when the candidate wants none."""
+        wanted = self.ask("workspace", symbols=list(workload.symbols)).get("bytes")
+        if not isinstance(wanted, int) or wanted < 0:
+            raise Fallen(
+                Outcome.LAUNCH_ERROR, Stage.LOAD, f"{self.request.function}_workspace gave {wanted!r}, no size"
+            )
+        self.at.workspace_bytes = wanted
+        if wanted == 0:
+            return None
+        if wanted > self.bench.workspace_most:
+            raise Fallen(
+                Outcome.OUT_OF_MEMORY,
+                Stage.LOAD,
+                f"it asks for {wanted / 2**20:,.0f} MiB of workspace; {self.bench.workspace_most / 2**20:,.0f} MiB "
+                "can be had here",
+            )
+        self.bench.lay_workspace(wanted)
+        return self.bench.workspace_start
+
+    # ------------------------------------------------------------------ checking
+
+    def fill_ring(self, first: int, end: int) -> list[Set]:
+        slots = self.bench.slots[first:end]
+        return [
+            self.bench.fill(slot, self.bench.main, f"random {first + index + 1}") for index, slot in enumerate(slots)
+        ]
+
+    def check_ring(self) -> None:
+        """The first sets of the ring, one by one; nobody else's output may move."""
+        self.workspace = self.workspace_for(self.bench.main)
+        for index, filled in enumerate(self.ring):
+            self.check_set(filled, self.workspace)
+            self.check_bystanders(self.ring[index + 1 :])
+        self.note("outputs", CheckResult.PASS, f"{len(self.ring)} random input sets")
+
+    def check_set(self, filled: Set, workspace: int | None, *, loose: bool = False) -> list[Expected]:
+        """Call once on a set and compare everything."""
+        expected = self.bench.expect(filled, truth=self.rules.truth, loose=loose)
+        before = self.bench.fingerprints.of(filled.slot)
+        self.call(filled, workspace)
+        self.check_guards([filled])
+        changed = self.bench.fingerprints.changed(filled.slot, before)
+        if changed:
+            self.note("inputs unchanged", CheckResult.FAIL, f"`{changed}` was written to")
+            raise Fallen(
+                Outcome.MISMATCH,
+                Stage.CHECK,
+                f"it wrote to its input `{changed}`, which is const (input set: {filled.name})",
+            )
+        self.compare_set(filled, expected, workspace)
+        return expected
+
+    def call(self, filled: Set, workspace: int | None) -> None:
+        if workspace is not None:
+            self.bench.poison_workspace(self.at.workspace_bytes)
+        self.lane.settle()
+        answer = self.ask(
+            "call", offsets=filled.slot.offsets, symbols=list(filled.workload.symbols), workspace=workspace
+        )
+        self.at.calls += 1
+        code = answer.get("code")
+        if answer.get("fault") or code != 0:
+            message = self.lane.launch_words(answer, self.request) or f"{self.request.function} returned {code}"
+            self.lane.still_answers()
+            raise Fallen(Outcome.LAUNCH_ERROR, Stage.LAUNCH, message)
+
+    def check_guards(self, sets: Sequence[Set]) -> None:
+        broken = self.bench.broken_guards([filled.slot for filled in sets], self.at.workspace_bytes)
+        if broken:
+            self.note("guards intact", CheckResult.FAIL, broken)
+            raise Fallen(Outcome.MISMATCH, Stage.CHECK, f"it writes outside its buffers: {broken}")
+
+    def compare_set(self, filled: Set, expected: Sequence[Expected], workspace: int | None) -> None:
+        findings = self.findings(filled, expected)
+        reports = [finding.report for finding in findings if finding.report is not None]
+        if not reports:
+            return
+        message = mismatch_words(reports[0], findings, self.rules)
+        self.note("outputs", CheckResult.FAIL, message)
+        raise Fallen(Outcome.MISMATCH, Stage.CHECK, message, reports)
+
+    def findings(self, filled: Set, expected: Sequence[Expected]) -> list[Finding]:
+        slot = filled.slot
+        return [
+            compare(
+                output,
+                wanted,
+                self.rules.tolerance,
+                poison=poison,
+                allow_nan=self.rules.allow_nan,
+                input_set=filled.name,
+            )
+            for output, wanted, poison in zip(slot.written, expected, slot.poisons, strict=True)
+        ]
+
+    def check_bystanders(self, others: Sequence[Set]) -> None:
+        """An output that was not passed must keep its poison: one call may not do the work of several."""
+        for filled in others:
+            for output, poison in zip(filled.slot.written, filled.slot.poisons, strict=True):
+                flat = output.reshape(-1).view(BITS[output.element_size()])
+                if flat.numel() and not bool((flat[:: max(1, flat.numel() // 64)] == poison).all()):
+                    raise Fallen(
+                        Outcome.SUSPECT,
+                        Stage.CHECK,
+                        "a call wrote to an output that it was not given: work is shared between calls",
+                    )
+
+    def check_again(self) -> None:
+        """The same inputs again, under other poison: equal bits, or at least equal within the tolerance."""
+        filled = self.ring[0]
+        before = [output.clone() for output in filled.slot.written]
+        filled.slot.poison()
+        self.call(filled, self.workspace)
+        self.check_guards([filled])
+        same = all(equal_bits(old, new) for old, new in zip(before, filled.slot.written, strict=True))
+        if same:
+            self.note("deterministic", CheckResult.PASS, "equal bits on equal inputs")
+            return
+        expected = self.bench.expect(filled, truth=self.rules.truth)
+        findings = self.findings(filled, expected)
+        reports = [finding.report for finding in findings if finding.report is not None]
+        if reports:
+            self.note("deterministic", CheckResult.FAIL, "a second run on equal inputs is wrong")
+            raise Fallen(
+                Outcome.MISMATCH,
+                Stage.CHECK,
+                "right on the first call, wrong on a second one with equal inputs: it keeps state, leaves outputs "
+                f"unwritten, or has a race ({mismatch_words(reports[0], findings, self.rules)})",
+                reports,
+            )
+        self.note("deterministic", CheckResult.NOTE, "bits differ between runs, within the tolerance (atomics?)")
+
+    def check_probes(self) -> None:
+        """Other sizes, then inputs chosen to be hard."""
+        for workload in self.bench.workloads[:-1]:
+            name = "sizes " + ", ".join(map(str, workload.symbols))
+            self.check_set(self.bench.probe(workload, name), self.workspace_for(workload))
+        if len(self.bench.workloads) > 1:
+            self.note("sizes", CheckResult.PASS, f"{len(self.bench.workloads)} choices of the symbolic sizes")
+        if not self.rules.hard:
+            self.note("hard inputs", CheckResult.SKIPPED, "eager alone takes too long here")
+            return
+        tried = [name for name in self.recipes() if self.check_hard(name)]
+        result = CheckResult.PASS if tried else CheckResult.SKIPPED
+        self.note("hard inputs", result, ", ".join(tried) or "no input that may be changed")
+
+    def recipes(self) -> list[str]:
+        return hard_inputs.usable_recipes(self.ring[0].arguments)
+
+    def check_hard(self, name: str) -> bool:
+        """Whether the reference itself is finite there; an honest kernel is never asked more than eager can."""
+        main = self.bench.main
+        values = hard_inputs.apply(name, main.reference.make_inputs(secrets.randbits(63)))
+        if values is None:
+            return False
+        filled = self.bench.probe(main, name, values)
+        if not all(bool(torch.isfinite(out).all()) for out in filled.run() if out.is_floating_point()):
+            return False
+        workspace = self.workspace_for(main) if len(self.bench.workloads) > 1 else self.workspace
+        self.check_set(filled, workspace, loose=True)
+        return True
+
+    # ------------------------------------------------------------------ timing
+
+    def measure(self) -> Measurement:
+        for filled in self.ring:
+            filled.slot.poison()
+        before = [self.bench.fingerprints.of(filled.slot) for filled in self.ring]
+        if self.workspace is not None:
+            self.workspace = self.workspace_for(self.bench.main)
+            self.bench.poison_workspace(self.at.workspace_bytes)
+        assert self.runner is not None
+        try:
+            measurement, visited = measure(self, self.ring)
+        except (RunnerEnded, RunnerSilent, RunnerGarbled, RunnerRefused) as error:
+            raise self.fall(error) from error
+        self.check_guards(self.ring)
+        self.note("guards intact", CheckResult.PASS)
+        for filled, old in zip(self.ring, before, strict=True):
+            changed = self.bench.fingerprints.changed(filled.slot, old)
+            if changed:
+                self.note("inputs unchanged", CheckResult.FAIL, f"`{changed}` was written to while timed")
+                raise Fallen(Outcome.SUSPECT, Stage.TIME, f"it wrote to its input `{changed}` while it was timed")
+        self.note("inputs unchanged", CheckResult.PASS)
+        self.check_timed(visited)
+        return measurement
+
+    def check_timed(self, visited: set[int], budget_s: float = 1.5) -> None:
+        """Outputs of timed launches, in an order that nobody knows, for as long as it is worth; four at least."""
+        order = list(visited)
+        random.SystemRandom().shuffle(order)
+        end, done = time.monotonic() + budget_s, 0
+        for entry in order:
+            filled = self.ring[entry]
+            findings = self.findings(filled, self.bench.expect(filled, truth=False))
+            reports = [finding.report for finding in findings if finding.report is not None]
+            if reports:
+                self.note("timed outputs", CheckResult.FAIL, reports[0].pattern)
+                raise Fallen(
+                    Outcome.SUSPECT,
+                    Stage.TIME,
+                    f"right when checked, wrong when timed: {mismatch_words(reports[0], findings, self.rules)}",
+                    reports,
+                )
+            done += 1
+            if done >= 4 and time.monotonic() > end:
+                break
+        self.note("timed outputs", CheckResult.PASS, f"{done} of {len(order)} ring entries verified after timing")
+
+    def conclude(self, measurement: Measurement) -> Verdict:
+        if measurement.badge.value == "suspect":
+            message = next(
+                (check.detail for check in self.at.checks if check.result is CheckResult.FAIL),
+                "its timing cannot be believed",
+            )
+            return Verdict(outcome=Outcome.SUSPECT, stage=Stage.TIME, message=message, measurement=measurement)
+        return Verdict(outcome=Outcome.CORRECT, stage=Stage.DONE, measurement=measurement)
+
+
+def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
+    kind = BITS[first.element_size()]
+    return torch.equal(first.reshape(-1).view(kind), second.reshape(-1).view(kind))
+
+
+def mismatch_words(report: ErrorReport, findings: Sequence[Finding], rules: Rules) -> str:
+    """One sentence on a wrong output."""
+    unwritten = sum(finding.unwritten for finding in findings)
+    refused = sum(finding.nan_refused for finding in findings)
+    where = f" ({report.pattern})" if report.pattern else ""
+    if unwritten and unwritten >= report.wrong:
+        return f"{unwritten:,} elements of `{report.output}` were never written{where}, on inputs: {report.input_set}"
+    if refused and refused >= report.wrong:
+        return (
+            f"{refused:,} elements of `{report.output}` are NaN{where}, where the reference is NaN too; NaN passes only "
+            "with `allow_nan = true` in problem.toml"
+        )
+    share = "all" if report.wrong == report.total else f"{report.wrong:,} of {report.total:,}"
+    place = "[" + ", ".join(map(str, report.worst)) + "]" if report.worst else ""
+    return (
+        f"{share} elements of `{report.output}` are wrong{where}; worst at {report.output}{place}: expected "
+        f"{report.expected}, found {report.found}, on inputs: {report.input_set}"
+    )
