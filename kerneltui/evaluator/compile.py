@@ -24,6 +24,7 @@ from kerneltui.evaluator import build_cache, compiler_log, cpu, sandbox, toolkit
 from kerneltui.evaluator.build_cache import CUBIN, LIBRARY, LOG, Stored
 from kerneltui.evaluator.policy import Finding, check_binary, check_source
 from kerneltui.evaluator.processes import Finished, clean_environment, run_killable
+from kerneltui.evaluator.python_policy import syntax_problem
 from kerneltui.evaluator.recipes import Recipe, Step, recipe_for, source_bytes, toolchain_folders
 from kerneltui.records import (
     Candidate,
@@ -85,6 +86,9 @@ async def build(
     if any(finding.refused for finding in findings):
         return _refusal(findings, device)
     if candidate.language is Language.PYTHON:
+        problem = syntax_problem(candidate.source)
+        if problem:
+            return _verdict(Outcome.COMPILE_ERROR, problem, "", device)
         return _keep_module(candidate, findings, cache)
     if contract is None:
         return _verdict(Outcome.COMPILE_ERROR, "this problem has no C signature: write a Python module", "", device)
@@ -178,6 +182,7 @@ async def _failed(
         message = f"{step.tool} did not end within {deadline_s:.0f} s"
         return _verdict(Outcome.TIMEOUT, message, text, device)
     said = finished.text
+    message = compiler_log.first_error(said)
     if compiler_log.ran_out_of_memory(said):
         limit = (_memory_limit() or 0) / 2**30
         message = f"{step.tool} needs more memory than the {limit:.0f} GiB a build may use"
@@ -189,7 +194,6 @@ async def _failed(
             raise MachineError(f"{step.tool} was killed (SIGKILL) by somebody else; the build can be tried again")
         message = f"{step.tool} was killed by the system, which ran out of memory"
         return _verdict(Outcome.OUT_OF_MEMORY, message, text, device)
-    message = compiler_log.first_error(said)
     if not compiler_log.names_our_source(message):
         await toolchain_must_work(device, folder)
     if not message:
@@ -226,7 +230,7 @@ def _memory_limit() -> int | None:
 def _no_compiler(device: Device) -> str:
     if device.kind == "cuda":
         return f"no nvcc that builds for {device.name} ({device.architecture}); `kerneltui doctor` lists what was tried"
-    return "no C++ compiler works here ($CXX, c++, g++, clang++); on Debian and Ubuntu: apt install g++"
+    return toolkits.NO_HOST_COMPILER
 
 
 def _file_digest(path: Path) -> str:

@@ -26,11 +26,16 @@ ERRORS = (
         re.M,
     ),
     re.compile(r"(?P<text>internal compiler error.*)$", re.M),
+    re.compile(r"^[^\n:]*\.s:\d+: Error: (?P<text>.+)$", re.M),
     re.compile(r"^.*?\b(?:error|erreur|Fehler|fatal)\b ?: (?P<text>.+)$", re.M),
 )
+# Whole sentences of compilers: sources quote words such as bad_alloc.
 OUT_OF_MEMORY = re.compile(
-    r"out of memory allocating|virtual memory exhausted|std::bad_alloc|Memory allocation failure|"
-    r"[Cc]annot allocate memory|LLVM ERROR: out of memory|memory exhausted|insufficient memory",
+    r"^[\w+./-]+: out of memory allocating \d+ bytes|^virtual memory exhausted|^LLVM ERROR: out of memory|"
+    r"^[\w+./-]+: fatal error: .*Cannot allocate memory|^ptxas fatal\s*: Memory allocation failure|"
+    r"^terminate called after throwing an instance of 'std::bad_alloc'|^[\w+./: -]*memory exhausted$|"
+    r"^(?:\S+: )?catastrophic error: out of memory|^Fatal: out of memory",
+    re.M,
 )
 KILLED = re.compile(r"died due to signal 9|Killed signal terminated program|signal 9 \(Kill signal\)|\bKilled\b")
 
@@ -54,6 +59,8 @@ def first_error(log: str) -> str:
 def _clean(parts: dict[str, str | None]) -> str:
     text = re.sub(r"\s+", " ", parts["text"] or "").strip()
     text = text.replace("‘", "'").replace("’", "'")
+    text = re.sub(r"'(_Z\w+)'", lambda found: f"'{demangle([found.group(1)])[found.group(1)]}'", text)
+    text = re.sub(r"\b0x([0-9a-f]+)(?= (?:bytes|max)\b)", lambda found: f"{int(found.group(1), 16):,}", text)
     place = f"line {parts['line']}: " if parts.get("line") else ""
     file = parts.get("file") or ""
     if place and not re.search(r"(^|/)kernel\.(cu|cpp)$", file):

@@ -9,14 +9,17 @@ missing, doctor             what is not there, with the remedy
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
+import shutil
+from pathlib import Path
 
 from kerneltui.errors import ToolchainMissing, UsageError
-from kerneltui.evaluator import cpu, gpus, toolkits
+from kerneltui.evaluator import cpu, gpus, sandbox, toolkits
 from kerneltui.evaluator.gpus import Gpu, Survey
 from kerneltui.evaluator.toolkits import Compiler
-from kerneltui.records import Device
+from kerneltui.records import Check, CheckResult, Device
 
 NO_GPU = "cuda:none"  # id of a device that stands for an architecture only
 
@@ -197,3 +200,146 @@ def _no_nvcc(architecture: str, found: tuple[Compiler, ...]) -> str:
 def _vectors() -> str:
     wanted = ("avx2", "fma", "avx512f", "avx512_bf16", "avx512_fp16", "amx_tile", "neon", "asimd", "sve")
     return " ".join(flag for flag in cpu.cpu_flags() if flag in wanted)
+
+
+# --------------------------------------------------------------------------- what is not there
+
+
+def missing(kind: str) -> list[str]:
+    """What a search on this kind of device ("cuda" or "cpu") still needs here, with the remedy; nothing is good."""
+    if kind != "cuda":
+        return [] if toolkits.host_compiler() else [toolkits.NO_HOST_COMPILER]
+    seen = _survey()
+    words = [] if seen.visible else [f"no GPU to use: {seen.problem}"]
+    architectures = _architectures(seen.visible[0]) if seen.visible else ("sm_90a",)
+    found = toolkits.find_nvccs(architectures[0], seen.cuda)
+    if not any(not nvcc.problem for nvcc in found) and not (seen.visible and _usable_nvccs(seen.visible[0], seen)):
+        words.append(_no_nvcc(architectures[0], found))
+    words += [check.detail for check in _python_checks() if check.result is CheckResult.FAIL]
+    return words
+
+
+def doctor() -> list[Check]:
+    """Every part that a search rests on, tried, in words."""
+    seen = _survey()
+    return [
+        *_gpu_checks(seen),
+        *_nvcc_checks(seen),
+        *_host_checks(),
+        *_python_checks(),
+        Check(
+            name="sandbox",
+            result=CheckResult.PASS if sandbox.best_level() is not sandbox.Level.LIMITS else CheckResult.NOTE,
+            detail=sandbox.level(),
+        ),
+        _program_check("tmux", "keeps a viewer alive over a lost SSH connection; a search lives without it"),
+        _program_check("ncu", "profiles kernels on request"),
+        _program_check("compute-sanitizer", "certifies winners"),
+    ]
+
+
+def _gpu_checks(seen: Survey) -> list[Check]:
+    if not seen.visible:
+        return [Check(name="GPU", result=CheckResult.NOTE, detail=f"none: {seen.problem}. Searches run on the CPU")]
+    cuda = ".".join(map(str, seen.cuda)) if seen.cuda else "unknown"
+    driver = Check(name="NVIDIA driver", result=CheckResult.PASS, detail=f"{seen.driver or 'unknown'}, CUDA {cuda}")
+    checks = [
+        Check(name=f"cuda:{index}", result=CheckResult.PASS, detail=f"{gpu.name}, {_capability(gpu)}, {gpu.uuid}")
+        for index, gpu in enumerate(seen.visible)
+    ]
+    hidden = len(seen.present) - len(seen.visible)
+    if hidden > 0 and os.environ.get("CUDA_VISIBLE_DEVICES") is not None:
+        value = os.environ["CUDA_VISIBLE_DEVICES"]
+        checks.append(
+            Check(name="CUDA_VISIBLE_DEVICES", result=CheckResult.NOTE, detail=f"{value!r} hides {hidden} more")
+        )
+    return [driver, *checks]
+
+
+def _nvcc_checks(seen: Survey) -> list[Check]:
+    gpu = seen.visible[0] if seen.visible else None
+    architectures = _architectures(gpu) if gpu else ("sm_90a",)
+    usable = _usable_nvccs(gpu, seen) if gpu else []
+    architecture = usable[0][0] if usable else architectures[0]
+    found = toolkits.find_nvccs(architecture, seen.cuda)
+    if not found:
+        return [Check(name="nvcc", result=CheckResult.FAIL if gpu else CheckResult.NOTE, detail=_no_nvcc("", found))]
+    used = next((nvcc for nvcc in found if not nvcc.problem), None)
+    checks = [
+        Check(name="nvcc", result=_nvcc_result(nvcc, used), detail=_nvcc_words(nvcc, used, architecture))
+        for nvcc in found
+    ]
+    if os.environ.get("TORCH_CUDA_ARCH_LIST"):
+        detail = f"TORCH_CUDA_ARCH_LIST is not followed: code is built for {architecture} itself"
+        checks.append(Check(name="architectures", result=CheckResult.NOTE, detail=detail))
+    return checks
+
+
+def _nvcc_result(nvcc: Compiler, used: Compiler | None) -> CheckResult:
+    if nvcc is used:
+        return CheckResult.PASS
+    return CheckResult.FAIL if used is None else CheckResult.NOTE
+
+
+def _nvcc_words(nvcc: Compiler, used: Compiler | None, architecture: str) -> str:
+    place = f"{nvcc.path} {nvcc.version} ({nvcc.found})"
+    if nvcc is used:
+        return f"{place}: used, the first that builds for {architecture}; machine code only, no PTX to translate"
+    return f"{place}: {nvcc.problem}" if nvcc.problem else f"{place}: not used, another comes first"
+
+
+def _host_checks() -> list[Check]:
+    found = toolkits.find_host_compilers()
+    used = next((compiler for compiler in found if not compiler.problem), None)
+    if not found:
+        return [Check(name="C++ compiler", result=CheckResult.FAIL, detail=toolkits.NO_HOST_COMPILER)]
+    return [
+        Check(
+            name="C++ compiler",
+            result=_nvcc_result(compiler, used),
+            detail=f"{compiler.path} ({compiler.found}): {compiler.problem or compiler.version}"
+            + (", used" if compiler is used else ""),
+        )
+        for compiler in found
+    ]
+
+
+def _python_checks() -> list[Check]:
+    """torch and cuda.bindings, found without importing either."""
+    torch = importlib.util.find_spec("torch")
+    folders = list(torch.submodule_search_locations or ()) if torch else []
+    if not folders:
+        detail = "torch is not installed: pip install torch"
+        return [Check(name="torch", result=CheckResult.FAIL, detail=detail)]
+    text = Path(folders[0], "version.py").read_text() if Path(folders[0], "version.py").exists() else ""
+    version, cuda = (_assigned(text, name) for name in ("__version__", "cuda"))
+    if not cuda:
+        detail = f"torch {version} is built without CUDA: install a CUDA build to search on a GPU"
+        return [Check(name="torch", result=CheckResult.FAIL if _survey().visible else CheckResult.NOTE, detail=detail)]
+    checks = [Check(name="torch", result=CheckResult.PASS, detail=f"{version}, CUDA {cuda}")]
+    if not _has_cuda_bindings():
+        detail = "cuda-bindings is not installed: pip install cuda-bindings"
+        checks.append(Check(name="cuda-bindings", result=CheckResult.FAIL, detail=detail))
+    return checks
+
+
+def _assigned(text: str, name: str) -> str:
+    found = re.search(rf"^{name}\b[^=\n]*= '([^']+)'", text, re.M)
+    return found.group(1) if found else ""
+
+
+def _has_cuda_bindings() -> bool:
+    spec = importlib.util.find_spec("cuda")
+    return (
+        any(Path(folder, "bindings").is_dir() for folder in (spec.submodule_search_locations or ())) if spec else False
+    )
+
+
+def _program_check(name: str, purpose: str) -> Check:
+    path = shutil.which(name)
+    result = CheckResult.PASS if path else CheckResult.NOTE
+    return Check(name=name, result=result, detail=path or f"not here; it {purpose}")
+
+
+def _capability(gpu: Gpu) -> str:
+    return f"capability {gpu.capability[0]}.{gpu.capability[1]}" if gpu.capability else "capability unknown"

@@ -6,31 +6,30 @@ replayed graphs, the judge's own clock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from kerneltui.evaluator.binary_policy import binary_findings
+from kerneltui.evaluator.cpp_policy import cpp_findings
+from kerneltui.evaluator.findings import Finding
 from kerneltui.evaluator.flags import refused_flags
-from kerneltui.records import Candidate, Contract, Policy
+from kerneltui.evaluator.python_policy import python_findings
+from kerneltui.records import Candidate, Contract, Language, Policy
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Finding:
-    """One remark on a candidate."""
-
-    line: int | None  # in the source; None: in the flags or the binary
-    reason: str
-    refused: bool
-
-    @property
-    def text(self) -> str:
-        return self.reason if self.line is None else f"line {self.line}: {self.reason}"
+__all__ = ["Finding", "check_binary", "check_source"]
 
 
 def check_source(candidate: Candidate, policy: Policy) -> list[Finding]:
-    """Remarks on source, flags and defines."""
-    return [Finding(line=None, reason=reason, refused=True) for reason in refused_flags(candidate, policy)]
+    """Remarks on source, flags and defines, refusals first."""
+    found = [Finding(line=None, reason=reason, refused=True) for reason in refused_flags(candidate, policy)]
+    read = python_findings if candidate.language is Language.PYTHON else cpp_findings
+    return _sorted(found + read(candidate, policy))
 
 
 def check_binary(path: Path, contract: Contract, policy: Policy, *, cubin: Path | None = None) -> list[Finding]:
-    """Remarks on a built library."""
-    return []
+    """Remarks on a built library and its device code, refusals first."""
+    device_code = cubin.read_bytes() if cubin is not None else None
+    return _sorted(binary_findings(path.read_bytes(), device_code, contract, policy))
+
+
+def _sorted(found: list[Finding]) -> list[Finding]:
+    return sorted(dict.fromkeys(found), key=lambda finding: (not finding.refused, finding.line or 0))

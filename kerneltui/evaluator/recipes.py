@@ -72,9 +72,11 @@ def recipe_for(candidate: Candidate, contract: Contract, device: Device) -> Reci
 
 
 def _host_steps(candidate: Candidate, device: Device) -> tuple[Step, ...]:
+    """Linked apart: -ffast-math on a linker's command line changes the arithmetic of the whole process."""
     tool = os.path.basename(device.compiler)
-    argv = (device.compiler, *HOST_FLAGS, *flags.words(candidate), "kernel.cpp", "-o", LIBRARY)
-    return (Step(tool=tool, argv=argv, makes=LIBRARY),)
+    compiled = (device.compiler, *HOST_FLAGS, *flags.words(candidate), "kernel.cpp", "-o", "kernel.o")
+    linked = (device.compiler, *LINK_FLAGS, "kernel.o", "-o", LIBRARY)
+    return (Step(tool=tool, argv=compiled, makes="kernel.o"), Step(tool=tool, argv=linked, makes=LIBRARY))
 
 
 def _cuda_steps(candidate: Candidate, device: Device) -> tuple[Step, ...]:
@@ -115,7 +117,7 @@ def _undefined_function(function: str, folder: Path) -> str:
         return ""
     if any(symbol.name == function and symbol.section for symbol in elf.symbols):
         return f'the contract\'s function {function} is defined but hidden: include "contract.h"'
-    names = [symbol.name for symbol in elf.symbols if symbol.section and f"{len(function)}{function}" in symbol.name]
+    names = [symbol.name for symbol in elf.symbols if symbol.section and "." not in symbol.name]
     similar = [name for name in demangle_fully(names) if name.startswith(f"{function}(")]
     hint = f'; there is {similar[0]} instead, without extern "C" or with other arguments' if similar else ""
     return f"the contract's function {function} is not defined{hint}"

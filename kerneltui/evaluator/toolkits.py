@@ -22,6 +22,7 @@ from kerneltui.errors import MachineError
 from kerneltui.evaluator.programs import Sandbox, run_briefly
 
 HOST_COMPILERS = ("c++", "g++", "clang++")
+NO_HOST_COMPILER = "no C++ compiler works here ($CXX, c++, g++, clang++): on Debian and Ubuntu `apt install g++`"
 TRIAL_S = 60.0  # a first nvcc run from a cold or networked disk takes its time
 # Capabilities whose full instruction set (wgmma, TMA, tcgen05) needs the `a` target.
 ARCHITECTURE_SPECIFIC = (90, 100, 101, 103, 110, 120, 121)
