@@ -501,7 +501,7 @@ class EngineStatus:
     active_s: float = 0.0  # wall time spent running, over all runs
     workers: tuple[Worker, ...] = ()
     device: Device | None = None
-    world: str = ""  # of verdicts that may be believed now
+    worlds: tuple[str, ...] = ()  # of verdicts that may be believed now; () believes all
     notices: tuple[str, ...] = ()  # standing remarks: what is missing, lint of the problem
 
 
@@ -616,7 +616,7 @@ class Tree:
 
     def is_here(self, variant: Variant) -> bool:
         """Whether its verdict may be believed on the device that the session is on now."""
-        return not self.status.world or variant.world == self.status.world
+        return not self.status.worlds or variant.world in self.status.worlds
 
     def is_pruned(self, variant: Variant) -> bool:
         """Whether the variant, its idea, or anything above either was pruned or rejected."""

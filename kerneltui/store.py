@@ -300,7 +300,12 @@ class Store:
             raise
         self._depth -= 1
         if self._depth == 0:
-            self._db.execute("COMMIT")
+            try:
+                self._db.execute("COMMIT")
+            except sqlite3.Error:  # a full disk may be found out here only
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise
 
     def put_contract(self, contract: Contract) -> None:
         """Keep the contract."""

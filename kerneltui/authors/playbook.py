@@ -21,6 +21,7 @@ from kerneltui.records import AuthorSettings, Language, Problem, sha256
 
 REFINEMENT = "refine"
 SETTINGS_PER_REFINEMENT = 6
+ORPHANS_FROM_ROUND = 3  # by then, cards whose ground did not survive are worth a try on another
 
 CARD_KEYS = ("key", "title", "text", "bottleneck", "technique", "expected", "risk", "builds_on")
 VARIANT_KEYS = ("language", "file", "name", "defines")
@@ -97,7 +98,7 @@ class PlaybookAuthor:
         drafts = [card.draft for card in self.fitting(material)][:count]
         if len(drafts) < count:
             drafts += itertools.islice(refinements(material), count - len(drafts))
-        if len(drafts) < count:
+        if len(drafts) < count and material.round >= ORPHANS_FROM_ROUND:
             drafts += [card.draft for card in self.unused(material) if card.draft not in drafts][: count - len(drafts)]
         if drafts:
             return Answer(ideas=tuple(drafts))

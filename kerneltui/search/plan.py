@@ -149,8 +149,7 @@ class _Plan:
     def is_mendable(self, variant: Variant) -> bool:
         failed = variant.state is VariantState.DONE and variant.outcome in REPAIRABLE and variant.same_as is None
         written = variant.kind in (VariantKind.ATTEMPT, VariantKind.REPAIR) and not variant.human
-        unasked = ("repair", variant.id) not in self.told_nothing
-        return failed and written and unasked and self.mended(variant) < self.settings.repairs
+        return failed and written and self.mended(variant) < self.settings.repairs
 
     def mended(self, variant: Variant) -> int:
         """Repairs on the way from the first attempt to `variant`."""

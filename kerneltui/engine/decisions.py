@@ -1,0 +1,425 @@
+"""Decisions of people, carried out one by one and each answered in words."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import fields, replace
+from typing import Any
+
+from kerneltui.authors import Ask, IdeaDraft, Reply
+from kerneltui.authors.parsing import read_answer
+from kerneltui.engine.judging import certify
+from kerneltui.engine.material import gather
+from kerneltui.engine.questions import add_ideas, to_candidate, with_candidate
+from kerneltui.engine.session import Session
+from kerneltui.errors import UsageError, nearest
+from kerneltui.records import (
+    Budget,
+    Candidate,
+    Decision,
+    DecisionKind,
+    DecisionState,
+    Idea,
+    IdeaStatus,
+    Language,
+    SessionState,
+    Settings,
+    Variant,
+    VariantKind,
+    VariantState,
+)
+from kerneltui.search.steps import ON_DEVICE, SETTLED
+
+SOURCE_LIMIT = 2_000_000  # characters of an injected kernel
+EXPAND_LIMIT = 64
+
+
+async def carry_out_all(session: Session) -> None:
+    """Carry out what is pending, in order; each with its answer in one transaction."""
+    for decision in session.store.read_decisions(pending_only=True):
+        await carry_out(session, decision)
+
+
+async def carry_out(session: Session, decision: Decision) -> None:
+    """Do it and say so, or say why not."""
+    try:
+        await session.commit(
+            lambda: _answer(session, decision, DecisionState.DONE, ACTS[decision.kind](session, decision))
+        )
+    except UsageError as error:
+        refused = str(error)
+        await session.commit(lambda: _answer(session, decision, DecisionState.REFUSED, refused))
+        return
+    if decision.kind is DecisionKind.CERTIFY:
+        session.begin(("certify", decision.target), certify(session, decision.target))
+
+
+def _answer(session: Session, decision: Decision, state: DecisionState, words: str) -> None:
+    session.store.finish_decision(decision.id, state, words)
+    refused = "refused: " if state is DecisionState.REFUSED else ""
+    session.say(
+        decision.who or "someone",
+        "decision",
+        f"{decision.kind} {decision.target}: {refused}{words}".replace(" :", ":"),
+        decision.target,
+    )
+
+
+# --------------------------------------------------------------------------- targets
+
+
+def _idea(session: Session, decision: Decision) -> Idea:
+    idea = session.tree.ideas.get(decision.target)
+    if idea is None:
+        raise UsageError(
+            f"there is no idea `{decision.target}`{nearest(decision.target, list(session.tree.ideas)[:50])}"
+        )
+    return idea
+
+
+def _variant(session: Session, decision: Decision) -> Variant:
+    variant = session.tree.variants.get(decision.target)
+    if variant is None:
+        raise UsageError(
+            f"there is no variant `{decision.target}`; `kerneltui show {session.store.folder.name}` lists them"
+        )
+    return variant
+
+
+def _word(decision: Decision, key: str, needed: bool = True) -> str:
+    value = decision.payload.get(key) or ""
+    if not isinstance(value, str) or (needed and not value.strip()):
+        raise UsageError(f"`{key}` is missing, or not a text")
+    return value
+
+
+# --------------------------------------------------------------------------- ideas
+
+
+def approve(session: Session, decision: Decision) -> str:
+    """A proposed idea is written from."""
+    return _set_idea(session, decision, IdeaStatus.APPROVED, "approved")
+
+
+def reject(session: Session, decision: Decision) -> str:
+    """A proposed idea is not written from."""
+    return _set_idea(session, decision, IdeaStatus.REJECTED, "rejected")
+
+
+def _set_idea(session: Session, decision: Decision, status: IdeaStatus, word: str) -> str:
+    idea = _idea(session, decision)
+    session.store.put_ideas([replace(idea, status=status, merged_into=None)])
+    return f"{word} `{idea.title}`"
+
+
+def edit(session: Session, decision: Decision) -> str:
+    """Other words for an idea; what was written from it stays."""
+    idea = _idea(session, decision)
+    title, text = _word(decision, "title", False), _word(decision, "text", False)
+    if not title.strip() and not text.strip():
+        raise UsageError("an edit needs a title or a text")
+    session.store.put_ideas([replace(idea, title=title or idea.title, text=text or idea.text, human=True)])
+    written = sum(v.candidate is not None for v in session.tree.of_idea(idea.id))
+    return f"edited; {written} variants were written from the old words" if written else "edited"
+
+
+def add_idea(session: Session, decision: Decision) -> str:
+    """A person's own idea."""
+    title, parent = _word(decision, "title"), _word(decision, "parent", False)
+    if parent and parent not in session.tree.variants:
+        raise UsageError(f"there is no variant `{parent}` to start from")
+    draft = IdeaDraft(title=title, text=_word(decision, "text", False))
+    round_ = max(1, session.status.round)
+    made = add_ideas(session, (draft,), parent=parent or None, round=round_, author=decision.who or "hand", human=True)
+    able = any(author.settings.kind != "playbook" for author in session.authors.values())
+    return f"added as {made[0].id}" + (
+        "" if able else "; no author here can write it: paste an answer, or inject a kernel"
+    )
+
+
+def expand(session: Session, decision: Decision) -> str:
+    """More variants of one idea."""
+    idea, count = _idea(session, decision), decision.payload.get("count", 1)
+    if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= EXPAND_LIMIT:
+        raise UsageError(f"count is {count!r}; 1 to {EXPAND_LIMIT} more variants can be asked for")
+    rows = [
+        Variant(
+            id=session.store.next_variant_id(),
+            idea=idea.id,
+            round=idea.round,
+            parent=idea.parent,
+            author=idea.author,
+            created=time.time(),
+        )
+        for _ in range(count)
+    ]
+    session.put(*rows)
+    if idea.status is not IdeaStatus.APPROVED:
+        session.store.put_ideas([replace(idea, status=IdeaStatus.APPROVED, merged_into=None)])
+    return f"{count} more to be written"
+
+
+# --------------------------------------------------------------------------- branches
+
+
+def prune(session: Session, decision: Decision) -> str:
+    """Cut a branch off; what runs in it is let run on for some seconds, so that it can be restored."""
+    if decision.target in session.tree.ideas:
+        return _set_idea(session, decision, IdeaStatus.PRUNED, "pruned")
+    session.put(replace(_variant(session, decision), pruned=True, pinned=False))
+    return "pruned, with all below it"
+
+
+def restore(session: Session, decision: Decision) -> str:
+    """Undo a prune, a rejection or a merge; what was cancelled waits again."""
+    if decision.target in session.tree.ideas:
+        words = _set_idea(session, decision, IdeaStatus.APPROVED, "restored")
+    else:
+        session.put(replace(_variant(session, decision), pruned=False))
+        words = "restored"
+    below = _below(session, decision.target)
+    again = [_uncancelled(v) for v in below if v.state is VariantState.CANCELLED]
+    session.put(*[replace(v, pruned=False) if v.id == decision.target else v for v in again])
+    return words + (f"; {len(again)} that were cancelled are taken up again" if again else "")
+
+
+def _uncancelled(variant: Variant) -> Variant:
+    if variant.outcome is not None:
+        return replace(variant, state=VariantState.DONE)
+    return replace(variant, state=VariantState.WRITTEN if variant.candidate else VariantState.WAITING)
+
+
+def _below(session: Session, node: str) -> list[Variant]:
+    """Every variant at or under an idea or a variant."""
+    inside = {node}
+    found: list[Variant] = []
+    for variant in session.tree.variants.values():  # parents come before children
+        idea = session.tree.ideas.get(variant.idea or "")
+        above = {variant.id, variant.idea, variant.parent, idea.parent if idea else None}
+        if above & inside:
+            inside.add(variant.id)
+            found.append(variant)
+    return found
+
+
+def pin(session: Session, decision: Decision) -> str:
+    """A variant goes on into every round."""
+    variant = _variant(session, decision)
+    if session.tree.is_pruned(variant):
+        raise UsageError(f"{variant.id} is pruned; restore it first")
+    session.put(replace(variant, pinned=True))
+    return "pinned: it goes on into every round"
+
+
+def unpin(session: Session, decision: Decision) -> str:
+    """A variant goes on by merit only."""
+    session.put(replace(_variant(session, decision), pinned=False))
+    return "not pinned any more"
+
+
+def note(session: Session, decision: Decision) -> str:
+    """A person's words on a node, given to authors."""
+    text = _word(decision, "text", False)
+    if not decision.target:
+        _write_settings(session, replace(session.store.settings(), notes=text))
+        return "noted for every author"
+    if decision.target in session.tree.ideas:
+        session.store.put_ideas([replace(_idea(session, decision), note=text)])
+    else:
+        session.put(replace(_variant(session, decision), note=text))
+    return "noted"
+
+
+# --------------------------------------------------------------------------- variants
+
+
+def inject(session: Session, decision: Decision) -> str:
+    """A person's own kernel."""
+    source, word = _word(decision, "source"), _word(decision, "language", False) or str(session.language)
+    if len(source) > SOURCE_LIMIT or "\0" in source:
+        raise UsageError(f"this is no kernel source: {len(source):,} characters, or binary")
+    if word not in list(Language):
+        raise UsageError(f"language is `{word}`{nearest(word, [str(language) for language in Language])}")
+    if session.prepared is not None and Language(word) not in (session.language, Language.PYTHON):
+        raise UsageError(f"this session is on a {session.prepared.device.kind} device, which takes {session.language}")
+    parent = _word(decision, "parent", False)
+    if parent and parent not in session.tree.variants:
+        raise UsageError(f"there is no variant `{parent}` to hang it under")
+    row = _hand_row(session, decision, parent or None)
+    made = with_candidate(
+        session, row, Candidate(source=source, language=Language(word)), _word(decision, "name", False)
+    )
+    session.put(made)
+    return f"injected as {made.id}"
+
+
+def _hand_row(session: Session, decision: Decision, parent: str | None) -> Variant:
+    return Variant(
+        id=session.store.next_variant_id(),
+        idea=None,
+        round=session.status.round,
+        parent=parent,
+        kind=VariantKind.HAND,
+        author=decision.who or "hand",
+        human=True,
+        created=time.time(),
+    )
+
+
+def answer(session: Session, decision: Decision) -> str:
+    """An answer that a person pasted in: ideas for the reference or a variant, a kernel for an idea, a repair."""
+    text = _word(decision, "text")
+    if session.prepared is None:
+        raise UsageError("the problem is not prepared yet; try again in a moment")
+    purpose = decision.payload.get("purpose") or ("write" if decision.target in session.tree.ideas else "")
+    if purpose == "write":
+        return _pasted_variant(session, decision, text)
+    if decision.target and purpose != "ideas":
+        return _pasted_repair(session, decision, text)
+    parent = _variant(session, decision) if decision.target else None
+    question = Ask(purpose="ideas", material=gather(session, parent), count=session.settings.ideas)
+    found = read_answer(question, Reply(text=text))
+    if not found.ideas:
+        raise UsageError(found.problem)
+    round_ = max(1, session.status.round)
+    made = add_ideas(session, found.ideas, parent=decision.target or None, round=round_, author="hand")
+    return f"{len(made)} ideas: {', '.join(idea.id for idea in made)}"
+
+
+def _pasted_variant(session: Session, decision: Decision, text: str) -> str:
+    idea = _idea(session, decision)
+    parent = session.tree.variants.get(idea.parent or "")
+    found = read_answer(Ask(purpose="write", material=gather(session, parent, idea), idea=idea), Reply(text=text))
+    if not found.source:
+        raise UsageError(found.problem)
+    waiting = [v for v in session.tree.of_idea(idea.id) if v.state is VariantState.WAITING]
+    row = waiting[0] if waiting else replace(_hand_row(session, decision, idea.parent), idea=idea.id, round=idea.round)
+    row = replace(row, kind=VariantKind.ATTEMPT, author="hand")
+    made = with_candidate(session, row, to_candidate(session, found), found.name)
+    session.put(made)
+    return f"written as {made.id}" + (f"; {'; '.join(found.notes)}" if found.notes else "")
+
+
+def _pasted_repair(session: Session, decision: Decision, text: str) -> str:
+    failed = _variant(session, decision)
+    idea = session.tree.ideas.get(failed.idea or "")
+    material = gather(session, session.tree.variants.get((idea.parent if idea else None) or ""), idea)
+    source = session.source_of(failed)
+    question = Ask(purpose="repair", material=material, idea=idea, failed=failed, failed_source=source)
+    found = read_answer(question, Reply(text=text))
+    if not found.source:
+        raise UsageError(found.problem)
+    row = replace(
+        _hand_row(session, decision, failed.id), idea=failed.idea, round=failed.round, kind=VariantKind.REPAIR
+    )
+    made = with_candidate(session, row, to_candidate(session, found), found.name)
+    session.put(made)
+    return f"written as {made.id}"
+
+
+def retry(session: Session, decision: Decision) -> str:
+    """Write again what no author could write; judge again what was judged."""
+    variant = _variant(session, decision)
+    if variant.state not in SETTLED:
+        raise UsageError(f"{variant.id} is not finished yet: {variant.state}")
+    if session.tree.is_pruned(variant):
+        raise UsageError(f"{variant.id} is pruned; restore it first")
+    if variant.candidate is None:
+        session.put(replace(variant, state=VariantState.WAITING, author_error="", call=None))
+        return "to be written again"
+    fresh = replace(variant, state=VariantState.WRITTEN, attempts=variant.attempts + 1, outcome=None, stage=None)
+    fresh = replace(fresh, message="", median_us=None, speedup=None, badge=None, same_as=None, screened=False)
+    session.put(fresh)
+    return "to be judged again"
+
+
+def certify_later(session: Session, decision: Decision) -> str:
+    """Measure a variant again with every check."""
+    variant = _variant(session, decision)
+    if variant.candidate is None or variant.state in ON_DEVICE:
+        raise UsageError(f"{variant.id} has no finished kernel to certify")
+    if session.prepared is None:
+        raise UsageError("the problem is not prepared yet; try again in a moment")
+    return "being certified"
+
+
+# --------------------------------------------------------------------------- session
+
+
+def pause(session: Session, decision: Decision) -> str:
+    """Begin nothing new; what runs is finished."""
+    _set_state(session, SessionState.PAUSED, f"paused by {decision.who or 'a person'}")
+    return "paused: what runs is finished, nothing new is begun"
+
+
+def resume(session: Session, decision: Decision) -> str:
+    """Go on; authors that were out are asked again."""
+    session.out.clear()
+    session.broke.clear()
+    session.trouble.clear()
+    _set_state(session, SessionState.RUNNING, "")
+    return "going on"
+
+
+def stop(session: Session, decision: Decision) -> str:
+    """End the search; it can be run again."""
+    _set_state(session, SessionState.STOPPED, f"stopped by {decision.who or 'a person'}")
+    return "stopped"
+
+
+def _set_state(session: Session, state: SessionState, reason: str) -> None:
+    session.status = replace(session.status, state=state, reason=reason)
+    session.store.put_status(session.status)
+
+
+def change_budget(session: Session, decision: Decision) -> str:
+    """Other caps or rounds, written to session.toml."""
+    settings = session.store.settings()
+    known = {field.name for field in fields(Budget)}
+    budget: dict[str, Any] = {}
+    rounds = settings.rounds
+    for key, value in decision.payload.items():
+        if key not in known | {"rounds"}:
+            raise UsageError(f"`{key}` is no budget{nearest(key, known | {'rounds'})}")
+        number = isinstance(value, int | float) and not isinstance(value, bool) and value >= 0
+        if not number and not (value is None and key != "rounds"):
+            raise UsageError(f"{key} is {value!r}; a number of 0 or more is expected, or null for no cap")
+        whole = key in ("rounds", "tokens", "evaluations", "plateau_rounds")
+        value = int(value) if whole and value is not None else value
+        if key == "rounds":
+            rounds = value
+        else:
+            budget[key] = value
+    _write_settings(session, replace(settings, rounds=rounds, budget=replace(settings.budget, **budget)))
+    session.broke.clear()
+    return ", ".join(f"{key} = {'no cap' if value is None else value}" for key, value in decision.payload.items())
+
+
+def _write_settings(session: Session, settings: Settings) -> None:
+    try:
+        session.store.write_settings(settings)
+    except OSError as error:
+        raise UsageError(f"session.toml cannot be written: {error.strerror or error}") from error
+
+
+ACTS: dict[DecisionKind, Callable[[Session, Decision], str]] = {
+    DecisionKind.APPROVE: approve,
+    DecisionKind.REJECT: reject,
+    DecisionKind.PRUNE: prune,
+    DecisionKind.RESTORE: restore,
+    DecisionKind.EDIT: edit,
+    DecisionKind.ADD_IDEA: add_idea,
+    DecisionKind.INJECT: inject,
+    DecisionKind.ANSWER: answer,
+    DecisionKind.PIN: pin,
+    DecisionKind.UNPIN: unpin,
+    DecisionKind.RETRY: retry,
+    DecisionKind.NOTE: note,
+    DecisionKind.EXPAND: expand,
+    DecisionKind.CERTIFY: certify_later,
+    DecisionKind.PAUSE: pause,
+    DecisionKind.RESUME: resume,
+    DecisionKind.BUDGET: change_budget,
+    DecisionKind.STOP: stop,
+}

@@ -1,0 +1,38 @@
+"""The evaluator that a session's settings ask for, opened on this machine."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from kerneltui.engine.session import Evaluator, Session
+from kerneltui.evaluator import devices
+from kerneltui.evaluator.supervisor import Evaluator as Supervisor
+from kerneltui.records import Device
+
+
+def open_evaluator(session: Session) -> Evaluator:
+    """An evaluator on the session's devices.
+
+    Raises:
+        UsageError: no such device.
+        MachineError: the device cannot be used.
+    """
+    settings = session.settings
+    names = settings.devices or (settings.device,)
+    found = [devices.find_device(name) for name in names]
+    return Supervisor(session.problem, found, settings=settings, cache=cache_folder())
+
+
+def cache_folder() -> Path:
+    """$KERNELTUI_CACHE, else the user's cache folder."""
+    named = os.environ.get("KERNELTUI_CACHE")
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(named) if named else Path(home) / "kerneltui"
+
+
+def missing_words(device: Device) -> tuple[str, ...]:
+    """What a search on the CPU lacks for CUDA kernels, in words."""
+    if device.kind != "cpu":
+        return ()
+    return tuple(f"CPU search: {words}" for words in devices.missing("cuda"))
