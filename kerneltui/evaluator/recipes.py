@@ -18,16 +18,8 @@ from kerneltui.evaluator.elf import NotElf, read_elf
 from kerneltui.records import Candidate, Contract, Device, Language
 
 # -z defs: a function that nobody defines is an error now, not when the library is loaded.
-HOST_FLAGS = (
-    "-O3",
-    "-march=native",
-    "-fopenmp",
-    "-std=c++20",
-    "-fPIC",
-    "-shared",
-    "-fvisibility=hidden",
-    "-Wl,-z,defs",
-)
+HOST_FLAGS = ("-c", "-O3", "-march=native", "-fopenmp", "-std=c++20", "-fPIC", "-fvisibility=hidden")
+LINK_FLAGS = ("-shared", "-fopenmp", "-Wl,-z,defs")
 CUBIN_FLAGS = ("-cubin", "-lineinfo", "-Xptxas", "-v", "-std=c++17", "-O3")
 CUDA_FLAGS = (
     *("-shared", "-cudart", "shared", "-lineinfo", "-std=c++17", "-O3"),
