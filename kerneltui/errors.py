@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
 
 
 class KernelTuiError(Exception):
@@ -59,7 +60,13 @@ class JudgeFailed(MachineError):
 
 
 class AuthorError(KernelTuiError):
-    """The author gave no usable answer; the idea is not to blame."""
+    """The author gave no usable answer; the idea is not to blame.
+
+    `reply` is the `authors.Reply` so far, when something was sent: text that came before the failure, and what is or may
+    be billed for it.
+    """
+
+    reply: Any = None
 
 
 class AuthorUnavailable(AuthorError):
