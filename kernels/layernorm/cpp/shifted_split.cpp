@@ -1,0 +1,110 @@
+// Shifted sums per piece, each with its own shift, merged in double; pieces go to all cores.
+#include "contract.h"
+
+#include <cmath>
+#include <cstring>
+
+// tune: PIECE = 2048, 8192, 32768, 131072
+// tune: CHAINS = 2, 4, 8
+#ifndef PIECE
+#define PIECE 8192
+#endif
+#ifndef CHAINS
+#define CHAINS 4
+#endif
+
+typedef float Vector __attribute__((vector_size(64)));
+static constexpr int64_t lanes = 16, length = norm_weight_numel, samples = x_dim0;
+
+static inline Vector load(const float* from) {
+    Vector v;
+    std::memcpy(&v, from, sizeof v);
+    return v;
+}
+
+// Count, mean and sum of squared deviations; two of them merge exactly, whatever their means (Chan et al. 1979).
+struct Moments {
+    double count = 0, mean = 0, m2 = 0;
+
+    void merge(const Moments& other) {
+        if (other.count == 0) return;
+        const double total = count + other.count, apart = other.mean - mean;
+        mean += apart * other.count / total;
+        m2 += other.m2 + apart * apart * count * other.count / total;
+        count = total;
+    }
+};
+
+static constexpr int64_t pieces = (length + PIECE - 1) / PIECE;
+
+static int64_t size_of(int64_t piece) { return piece + 1 < pieces ? PIECE : length - piece * PIECE; }
+
+extern "C" size_t layernorm_workspace() { return samples * pieces * sizeof(Moments); }
+
+typedef double Doubles __attribute__((vector_size(64)));
+typedef float Floats __attribute__((vector_size(32)));  // as many lanes as Doubles
+
+static inline Doubles widen(const float* from) {
+    Floats v;
+    std::memcpy(&v, from, sizeof v);
+    return __builtin_convertvector(v, Doubles);
+}
+
+// One pass: sums of what differs from the first value. In double neither a large mean nor an odd first value hurts.
+static Moments moments_of(const float* in, int64_t count) {
+    const double shift = in[0];
+    Doubles sums[CHAINS] = {}, squares[CHAINS] = {};
+    const int64_t unrolled = count / (CHAINS * 8) * (CHAINS * 8);
+    for (int64_t i = 0; i < unrolled; i += CHAINS * 8)
+        for (int c = 0; c < CHAINS; ++c) {
+            const Doubles value = widen(in + i + c * 8) - shift;
+            sums[c] += value;
+            squares[c] += value * value;
+        }
+    double sum = 0, square = 0;
+    for (int c = 0; c < CHAINS; ++c)
+        for (int lane = 0; lane < 8; ++lane) {
+            sum += sums[c][lane];
+            square += squares[c][lane];
+        }
+    for (int64_t i = unrolled; i < count; ++i) {
+        sum += in[i] - shift;
+        square += (in[i] - shift) * (in[i] - shift);
+    }
+    const double m2 = square - sum * sum / count;
+    return {static_cast<double>(count), shift + sum / count, m2 > 0 ? m2 : 0};
+}
+
+static void normalise(const float* in, const float* weight, const float* bias, float* result, const Moments& moments,
+                      int64_t count) {
+    const float scale = static_cast<float>(1 / std::sqrt(moments.m2 / moments.count + eps));
+    // The mean in two floats: a single one would be off by more than 1e-4 deviations where the mean is large.
+    const float high = static_cast<float>(moments.mean), low = static_cast<float>(moments.mean - high);
+    const int64_t whole = count / lanes * lanes;
+    for (int64_t i = 0; i < whole; i += lanes) {
+        const Vector v = ((load(in + i) - high) - low) * scale * load(weight + i) + load(bias + i);
+        std::memcpy(result + i, &v, sizeof v);
+    }
+    for (int64_t i = whole; i < count; ++i) result[i] = ((in[i] - high) - low) * scale * weight[i] + bias[i];
+}
+
+extern "C" int layernorm(const float* x, const float* norm_weight, const float* norm_bias, float* out, void* workspace) {
+    Moments* partial = static_cast<Moments*>(workspace);
+#pragma omp parallel
+    {
+#pragma omp for collapse(2) schedule(static)
+        for (int64_t sample = 0; sample < samples; ++sample)
+            for (int64_t piece = 0; piece < pieces; ++piece)
+                partial[sample * pieces + piece] = moments_of(x + sample * length + piece * PIECE, size_of(piece));
+        // Merging again for each piece is cheap, and saves a phase with its barrier.
+#pragma omp for collapse(2) schedule(static)
+        for (int64_t sample = 0; sample < samples; ++sample)
+            for (int64_t piece = 0; piece < pieces; ++piece) {
+                Moments merged;
+                for (int64_t other = 0; other < pieces; ++other) merged.merge(partial[sample * pieces + other]);
+                const int64_t first = piece * PIECE, at = sample * length + first;
+                normalise(x + at, norm_weight + first, norm_bias + first, out + at, merged, size_of(piece));
+            }
+    }
+    return 0;
+}
