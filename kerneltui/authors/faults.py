@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kerneltui.authors.keys import WHERE, label, variables
+from kerneltui.authors.keys import WHERE, label, read_key
 from kerneltui.authors.retrying import duration_s, stated_wait_s
 from kerneltui.errors import AuthorError, AuthorStopped, AuthorUnavailable
 from kerneltui.records import AuthorSettings
@@ -99,6 +99,11 @@ def connection_fault(error: BaseException, heard_characters: int, address: str) 
     return Fault(f"connection lost after {heard_characters:,} characters", billable=True)
 
 
+def unreadable_fault(heard_characters: int) -> Fault:
+    """A stream that is not in the provider's own format any more."""
+    return Fault(f"the stream held something unreadable after {heard_characters:,} characters", billable=True)
+
+
 def causes(error: BaseException) -> list[BaseException]:
     found = [error]
     while (below := found[-1].__cause__ or found[-1].__context__) is not None and len(found) < 20:
@@ -152,10 +157,8 @@ def explain_passing(fault: Fault, settings: AuthorSettings) -> AuthorError | Non
 
 def explain_refusal(fault: Fault, settings: AuthorSettings) -> AuthorError | None:
     name, provider = label(settings), PROVIDERS[settings.kind]
-    names = " or ".join(variables(settings))
-    where = (
-        f"check it at {WHERE[settings.kind]}" if not settings.base_url else f"check it against {settings.base_url}"
-    )
+    names = read_key(settings).variable or "the environment"
+    where = f"check it at {WHERE[settings.kind]}" if not settings.base_url else f"check it against {settings.base_url}"
     if fault.status == 401 or fault.says(BAD_KEY):
         return AuthorStopped(f"{name}: the key in {names} is not accepted {fault.quote}; {where}")
     if fault.status == 404 or fault.says(NO_MODEL):

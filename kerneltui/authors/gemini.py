@@ -10,7 +10,7 @@ from google import genai
 from google.genai import errors, types
 
 from kerneltui.authors import Answer, Ask
-from kerneltui.authors.faults import Fault, connection_fault, stated, transport_errors
+from kerneltui.authors.faults import Fault, connection_fault, stated, transport_errors, unreadable_fault
 from kerneltui.authors.ideas import FIELDS
 from kerneltui.authors.keys import check_ready, label, read_key
 from kerneltui.authors.line import Heard, Line, Parameters
@@ -114,9 +114,7 @@ class GeminiAuthor:
         except errors.APIError as error:
             raise api_fault(error, heard) from error
         except errors.UnknownApiResponseError as error:
-            raise Fault(
-                f"the stream held something unreadable after {heard.characters:,} characters", billable=True
-            ) from error
+            raise unreadable_fault(heard.characters) from error
         except TRANSPORT as error:
             raise connection_fault(error, heard.characters, self.settings.base_url or ADDRESS) from error
 

@@ -222,7 +222,8 @@ class Line:
 
     def failed(self, error: AuthorError, ask: Ask, log: Log) -> AuthorError:
         """The error with its key hidden and the money that it cost."""
-        text = self.hide(str(error))
+        times = f" ({log.requests} requests)" if log.requests > 1 and isinstance(error, AuthorUnavailable) else ""
+        text = self.hide(str(error)) + times
         new: AuthorError = (
             AuthorUnavailable(text, retry_after_s=error.retry_after_s)
             if isinstance(error, AuthorUnavailable)

@@ -13,7 +13,7 @@ from typing import Any
 import openai
 
 from kerneltui.authors import Answer, Ask
-from kerneltui.authors.faults import Fault, connection_fault, stated, transport_errors
+from kerneltui.authors.faults import Fault, connection_fault, stated, transport_errors, unreadable_fault
 from kerneltui.authors.ideas import SCHEMA
 from kerneltui.authors.keys import check_ready, label, read_key
 from kerneltui.authors.line import Heard, Line, Parameters
@@ -178,6 +178,8 @@ class OpenAIAuthor:
         """The SDK's exception in our form."""
         if isinstance(error, openai.APIStatusError):
             return status_fault(error)
+        if isinstance(error, ValueError):
+            return unreadable_fault(heard.characters)
         if isinstance(error, openai.APIConnectionError) or not isinstance(error, openai.APIError):
             return connection_fault(error, heard.characters, str(self.client.base_url))
         return stream_fault(error.code or error.type or "", error.message)

@@ -1,0 +1,459 @@
+"""The OpenAI author against a local server, through the official SDK; what both SDKs share is tested for all three APIs."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import time
+import traceback
+from dataclasses import replace
+
+import pytest
+from author_asking import GEMINI_KEY, OPENAI_KEY, QUICK, ask_at, open_at
+from author_material import make_ask
+from provider_server import KERNEL, Behaviour, ProviderServer
+
+from kerneltui.authors import Reply
+from kerneltui.authors.keys import KeyFilter, check_ready
+from kerneltui.authors.money import worst_case
+from kerneltui.authors.openai import OpenAIAuthor
+from kerneltui.authors.retrying import Pace, stated_wait_s
+from kerneltui.errors import AuthorError, AuthorStopped, AuthorUnavailable
+from kerneltui.records import AuthorSettings
+
+ALL = ("responses", "chat", "gemini")
+BOTH = ("responses", "chat")
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch, tmp_path: object) -> None:
+    for name in ("OPENAI_BASE_URL", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("OPENAI_API_KEY", OPENAI_KEY)
+    monkeypatch.setenv("GEMINI_API_KEY", GEMINI_KEY)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+# --------------------------------------------------------------------------- what is asked and answered
+
+
+@pytest.mark.parametrize("api", ALL)
+async def test_a_source_with_tokens_and_cost(api: str) -> None:
+    heard: list[str] = []
+    with ProviderServer([Behaviour(reasoning_tokens=500, cached_tokens=100)]) as server:
+        answer = await ask_at(server, api, on_text=heard.append)
+    request, reply = server.requests[0], answer.reply
+    assert (answer.source, answer.problem) == (KERNEL, "")
+    assert "".join(heard) == reply.text
+    assert (reply.tokens_in, reply.tokens_out) == (request.tokens_in, request.tokens_out)
+    assert (reply.tokens_reasoning, reply.tokens_cached, reply.retries) == (500, 100, 0)
+    rates = {"gemini": (1.25, 0.31, 10.0)}.get(api, (2.0, 0.5, 8.0))
+    tokens = (request.tokens_in - 100, 100, request.tokens_out)
+    assert reply.cost_usd == pytest.approx(sum(rate * count for rate, count in zip(rates, tokens, strict=True)) / 1e6)
+    assert reply.finish_reason == "stop"
+
+
+@pytest.mark.parametrize("api", ALL)
+async def test_ideas_by_schema(api: str) -> None:
+    with ProviderServer() as server:
+        answer = await ask_at(server, api, make_ask("ideas", count=2))
+    assert [idea.title for idea in answer.ideas] == ["Idea 1.1", "Idea 1.2"]
+    assert server.requests[0].wants_ideas
+
+
+@pytest.mark.parametrize("api", ALL)
+async def test_nothing_is_sent_that_was_not_asked_for(api: str) -> None:
+    with ProviderServer() as server:
+        await ask_at(server, api, max_tokens=None)
+    body = set(server.requests[0].body)
+    expected = {"responses": {"model", "input", "stream"}, "chat": {"model", "messages", "stream", "stream_options"}}
+    assert body == expected.get(api, {"contents"})
+
+
+async def test_what_settings_ask_for_is_sent() -> None:
+    settings = {"temperature": 0.7, "effort": "high", "max_tokens": 99}
+    with ProviderServer() as server:
+        await ask_at(server, "responses", **settings)
+        await ask_at(server, "chat", **settings)
+    first, second = (request.body for request in server.requests)
+    assert (first["temperature"], first["reasoning"], first["max_output_tokens"]) == (0.7, {"effort": "high"}, 99)
+    assert (second["temperature"], second["reasoning_effort"], second["max_tokens"]) == (0.7, "high", 99)
+
+
+@pytest.mark.parametrize("api", ALL)
+async def test_the_prompt_that_is_shown_is_the_one_that_is_sent(api: str) -> None:
+    with ProviderServer() as server:
+        author = open_at(server, api)
+        ask = author.prepare(make_ask())
+        await author.answer(ask)
+        await author.aclose()
+    assert server.requests[0].prompt == ask.prompt
+    assert (ask.worst_tokens, ask.worst_usd) == worst_case(ask.prompt, author.settings)
+
+
+# --------------------------------------------------------------------------- passing trouble
+
+
+@pytest.mark.parametrize("api", ALL)
+@pytest.mark.parametrize("kind", ["429", "500", "502", "503", "408", "529", "html"])
+async def test_passing_trouble_is_tried_again_and_costs_nothing(api: str, kind: str) -> None:
+    with ProviderServer([kind, kind]) as server:
+        answer = await ask_at(server, api)
+    assert (answer.source, len(server.requests), answer.reply.retries) == (KERNEL, 3, 2)
+    assert answer.reply.tokens_in == server.requests[2].tokens_in
+
+
+@pytest.mark.parametrize("api", ALL)
+async def test_tries_have_a_limit(api: str) -> None:
+    with (
+        ProviderServer(default="503") as server,
+        pytest.raises(AuthorUnavailable, match=r"trouble at the provider \(503: The model is overloaded") as caught,
+    ):
+        await ask_at(server, api)
+    assert len(server.requests) == QUICK.attempts
+    assert caught.value.reply.cost_usd == 0.0
+
+
+@pytest.mark.parametrize("api", ALL)
+@pytest.mark.parametrize("behaviour", [Behaviour(kind="429", retry_after="1"), Behaviour(kind="date", retry_after="2")])
+async def test_a_stated_wait_is_kept(api: str, behaviour: Behaviour) -> None:
+    with ProviderServer([behaviour]) as server:
+        await ask_at(server, api)
+    first, second = server.requests
+    assert second.arrived - first.arrived >= 0.9
+
+
+async def test_geminis_own_way_of_stating_a_wait() -> None:
+    with ProviderServer([Behaviour(kind="429", retry_in="1.2s")]) as server:
+        await ask_at(server, "gemini")
+    first, second = server.requests
+    assert second.arrived - first.arrived >= 1.1
+
+
+async def test_a_stated_wait_holds_all_calls_of_the_author_back() -> None:
+    with ProviderServer([Behaviour(kind="429", retry_after="1")]) as server:
+        author = open_at(server, "responses")
+        ask = author.prepare(make_ask())
+        first = asyncio.create_task(author.answer(ask))
+        while not author.waiting():
+            await asyncio.sleep(0.01)
+        assert author.waiting() == "rate limit: sends again in 1 s"
+        await asyncio.gather(first, author.answer(ask), author.answer(ask))
+        await author.aclose()
+    times = [request.arrived - server.requests[0].arrived for request in server.requests]
+    assert (len(times), min(times[1:]) >= 0.9) == (4, True)
+
+
+@pytest.mark.parametrize("api", ALL)
+async def test_a_wait_beyond_the_deadline_is_not_waited_for(api: str) -> None:
+    with ProviderServer([Behaviour(kind="429", retry_after="3600")]) as server:
+        started = time.monotonic()
+        with pytest.raises(AuthorUnavailable, match="it asks to wait 3600 s") as caught:
+            await ask_at(server, api)
+    assert (caught.value.retry_after_s, len(server.requests)) == (3600.0, 1)
+    assert time.monotonic() - started < 10
+
+
+@pytest.mark.parametrize("api", ALL)
+@pytest.mark.parametrize("wait", ["before", "between"])
+async def test_the_deadline_is_for_the_whole_call(api: str, wait: str) -> None:
+    behaviour = Behaviour(wait_s=30.0) if wait == "before" else Behaviour(kind="slow", wait_s=0.4)
+    with ProviderServer(["503"], default=behaviour) as server:
+        started = time.monotonic()
+        with pytest.raises(
+            AuthorUnavailable, match=r"no whole answer within 1\.5 s.*; 1 request may be billed"
+        ) as caught:
+            await ask_at(server, api, timeout_s=1.5)
+    assert time.monotonic() - started < 6
+    assert len(server.requests) == 2
+    assert caught.value.reply.cost_usd is not None and caught.value.reply.cost_usd > 0
+    assert bool(caught.value.reply.text) == (wait == "between")
+
+
+@pytest.mark.parametrize("api", ALL)
+async def test_cancelling_works_at_once(api: str) -> None:
+    with ProviderServer(default=Behaviour(wait_s=30.0)) as server:
+        author = open_at(server, api)
+        task = asyncio.create_task(author.answer(author.prepare(make_ask())))
+        while not server.requests:
+            await asyncio.sleep(0.01)
+        started = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await author.aclose()
+    assert time.monotonic() - started < 2
+
+
+# --------------------------------------------------------------------------- broken streams
+
+
+@pytest.mark.parametrize("api", ALL)
+@pytest.mark.parametrize("kind", ["drop", "no_end"])
+async def test_half_an_answer_is_asked_for_again_and_both_are_paid(api: str, kind: str) -> None:
+    heard: list[str] = []
+    with ProviderServer([kind]) as server:
+        answer = await ask_at(server, api, on_text=heard.append)
+        whole = await ask_at(server, api)
+    assert (answer.source, len(server.requests)) == (KERNEL, 3)
+    assert "[connection lost after 140 characters]" in "".join(heard)
+    assert answer.notes[0] == "1 request broke and may be billed: counted at their most"
+    assert answer.reply.tokens_in == 2 * server.requests[1].tokens_in
+    assert answer.reply.tokens_out == server.requests[1].tokens_out + 4096
+    assert answer.reply.cost_usd is not None and whole.reply.cost_usd is not None
+    assert whole.reply.cost_usd < answer.reply.cost_usd <= (worst_case(server.requests[0].prompt, priced(api))[1] or 0)
+
+
+def priced(api: str) -> AuthorSettings:
+    model = "gemini-2.5-pro" if api == "gemini" else "o3"
+    return AuthorSettings(kind="openai", model=model, max_tokens=4096)
+
+
+@pytest.mark.parametrize("api", ALL)
+async def test_a_broken_request_of_unknown_size_has_unknown_cost(api: str) -> None:
+    with ProviderServer(["drop"]) as server:
+        answer = await ask_at(server, api, max_tokens=None)
+    assert (answer.reply.cost_usd, answer.reply.tokens_out) == (None, None)
+    assert answer.notes[0] == "1 request broke and may be billed: their cost is unknown"
+
+
+@pytest.mark.parametrize("api", ALL)
+@pytest.mark.parametrize("kind", ["drop", "no_end", "error_in_stream", "garbage"])
+async def test_a_stream_that_breaks_twice_keeps_its_text(api: str, kind: str) -> None:
+    with ProviderServer(default=kind) as server, pytest.raises(AuthorUnavailable) as caught:
+        await ask_at(server, api)
+    assert len(server.requests) == 2
+    if kind in ("drop", "no_end"):
+        assert str(caught.value).endswith(": connection lost after 140 characters (2 requests)")
+    assert caught.value.reply.text.startswith("Here it is.")
+    assert caught.value.reply.cost_usd == pytest.approx(worst_case(server.requests[0].prompt, priced(api))[1])
+
+
+async def test_nobody_listens() -> None:
+    with ProviderServer() as server:
+        url = server.openai_url
+    author = OpenAIAuthor(AuthorSettings(kind="openai", base_url=url, timeout_s=20), pace=QUICK)
+    with pytest.raises(AuthorUnavailable, match=f"cannot reach {url}/: ") as caught:
+        await author.answer(author.prepare(make_ask()))
+    await author.aclose()
+    assert caught.value.reply.cost_usd == 0.0
+
+
+# --------------------------------------------------------------------------- permanent trouble
+
+STOPPED = {
+    "401": r"the key in \w+_API_KEY is not accepted \(401: Incorrect API key provided: \[key\]",
+    "bad_key": r"the key in \w+_API_KEY is not accepted \(400: API key not valid: \[key\]",
+    "403": r"the key in \w+_API_KEY may not do this \(403: Key \[key\] lacks permission",
+    "402": r"no money or quota is left \(402: Insufficient balance\.\); see the account at http",
+    "404": r"no model `\S+` for this key \(404: .*; change `model` in session\.toml",
+    "quota": r"no money or quota is left \(429: You exceeded your current quota",
+    "too_long": r"the prompt is too long for \S+ \(400: .*shorten the notes",
+    "413": r"the prompt is too long for \S+ \(413",
+    "400": r"does not take the request \(400: The request cannot be understood",
+}
+
+
+@pytest.mark.parametrize("api", ALL)
+@pytest.mark.parametrize("kind", STOPPED)
+async def test_permanent_trouble_stops_the_author_after_one_request(api: str, kind: str) -> None:
+    with ProviderServer(default=kind) as server, pytest.raises(AuthorStopped, match=STOPPED[kind]) as caught:
+        await ask_at(server, api)
+    assert len(server.requests) == 1
+    assert caught.value.reply.cost_usd == 0.0
+
+
+@pytest.mark.parametrize("api", BOTH)
+async def test_a_refusal_stops_the_author_and_is_paid(api: str) -> None:
+    with (
+        ProviderServer(default="refusal") as server,
+        pytest.raises(AuthorStopped, match="refuses: \"I'm sorry, I can't help") as caught,
+    ):
+        await ask_at(server, api)
+    assert len(server.requests) == 1
+    assert caught.value.reply.cost_usd > 0
+
+
+# --------------------------------------------------------------------------- paid, but of no use
+
+UNUSABLE = {
+    "empty": "the answer is empty",
+    "length": "answer cut off at 35 tokens: raise the cap (max_tokens)",
+    "thinking": "4,000 of 4,000 tokens went into thinking: raise the cap (max_tokens)",
+    "blocked": "blocked: {reason}; another author or wording",
+}
+
+
+@pytest.mark.parametrize("api", ALL)
+@pytest.mark.parametrize("kind", UNUSABLE)
+async def test_a_paid_answer_of_no_use_is_not_asked_for_again(api: str, kind: str) -> None:
+    tokens = 4000 if kind == "thinking" else 0
+    with ProviderServer(default=Behaviour(kind=kind, reasoning_tokens=tokens)) as server:
+        answer = await ask_at(server, api)
+    reason = "RECITATION" if api == "gemini" else "content_filter"
+    assert (answer.source, answer.problem) == ("", UNUSABLE[kind].format(reason=reason))
+    assert len(server.requests) == 1
+    assert answer.reply.cost_usd is not None and answer.reply.cost_usd > 0
+
+
+@pytest.mark.parametrize("api", ALL)
+async def test_whole_ideas_of_a_cut_answer_are_kept(api: str) -> None:
+    with ProviderServer([Behaviour(kind="length", after=200)]) as server:
+        answer = await ask_at(server, api, make_ask("ideas", count=4))
+    assert ([idea.title for idea in answer.ideas], answer.problem) == (["Idea 1.1"], "")
+    assert answer.notes == ("cut off after 1 whole idea: kept",)
+
+
+# --------------------------------------------------------------------------- refused parameters
+
+
+async def test_a_refused_parameter_is_left_out_once_and_for_all() -> None:
+    refusal = Behaviour(kind="unsupported", parameter="temperature")
+    with ProviderServer([refusal]) as server:
+        author = open_at(server, "responses", temperature=0.7)
+        ask = author.prepare(make_ask())
+        first = await author.answer(ask)
+        second = await author.answer(ask)
+        await author.aclose()
+    assert ["temperature" in request.body for request in server.requests] == [True, False, False]
+    assert first.notes == (
+        "o3 refuses `temperature = 0.7`: asked again without it, and so for the rest of the session",
+    )
+    assert (first.source, second.source, second.notes) == (KERNEL, KERNEL, ())
+
+
+async def test_a_second_refusal_names_parameter_model_and_setting() -> None:
+    script = [Behaviour(kind="unsupported", parameter=name) for name in ("temperature", "reasoning.effort")]
+    with ProviderServer(script) as server, pytest.raises(AuthorStopped) as caught:
+        await ask_at(server, "responses", temperature=0.7, effort="high")
+    assert str(caught.value) == (
+        "openai:o3: o3 refuses `reasoning` (400: Unsupported parameter: 'reasoning.effort' is not supported with this"
+        ' model.); remove `effort = "high"` from its table in session.toml'
+    )
+    assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("api", BOTH)
+async def test_a_model_that_may_not_be_streamed_is_asked_whole(api: str) -> None:
+    refusal = Behaviour(kind="unsupported", parameter="stream", message="Your organization must be verified to stream.")
+    with ProviderServer([refusal]) as server:
+        answer = await ask_at(server, api)
+    assert (answer.source, [request.stream for request in server.requests]) == (KERNEL, [True, False])
+    assert answer.reply.tokens_out == server.requests[1].tokens_out
+
+
+@pytest.mark.parametrize("kind", ["empty", "length", "blocked"])
+@pytest.mark.parametrize("api", BOTH)
+async def test_whole_answers_are_read_like_streamed_ones(api: str, kind: str) -> None:
+    with ProviderServer([Behaviour(kind="unsupported", parameter="stream"), kind]) as server:
+        answer = await ask_at(server, api)
+    assert answer.problem == UNUSABLE[kind].format(reason="content_filter")
+
+
+async def test_a_server_without_schemas_is_asked_in_words() -> None:
+    refusal = Behaviour(kind="unsupported", parameter="", message="'response_format' of type json_schema is unknown")
+    with ProviderServer([refusal]) as server:
+        answer = await ask_at(server, "chat", make_ask("ideas", count=2))
+    assert len(answer.ideas) == 2
+    assert "response_format" not in server.requests[1].body
+
+
+async def test_the_cap_is_renamed_and_never_left_out() -> None:
+    refusal = Behaviour(kind="unsupported", parameter="max_tokens")
+    with ProviderServer([refusal]) as server:
+        answer = await ask_at(server, "chat")
+    assert server.requests[1].body["max_completion_tokens"] == 4096
+    assert "asked again under another name than max_tokens" in answer.notes[0]
+    with (
+        ProviderServer(default=Behaviour(kind="unsupported", parameter="max_output_tokens")) as server,
+        pytest.raises(AuthorStopped, match="refuses max_output_tokens; remove max_tokens"),
+    ):
+        await ask_at(server, "responses")
+
+
+# --------------------------------------------------------------------------- money
+
+
+async def test_unknown_is_not_zero() -> None:
+    with ProviderServer(["no_usage", "ok"]) as server:
+        without_usage = await ask_at(server, "chat")
+        without_price = await ask_at(server, "chat", model="my-own-model")
+    assert without_usage.reply.cost_usd is None
+    assert (without_price.reply.cost_usd, without_price.reply.tokens_in) == (None, server.requests[1].tokens_in)
+
+
+async def test_a_free_server_costs_nothing_even_without_usage() -> None:
+    with ProviderServer(["no_usage"]) as server:
+        answer = await ask_at(server, "chat", model="my-own-model", price_in_usd=0.0, price_out_usd=0.0)
+    assert answer.reply.cost_usd == 0.0
+
+
+# --------------------------------------------------------------------------- keys
+
+
+def test_a_missing_key_is_found_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    settings = AuthorSettings(kind="openai")
+    expected = "author openai has no key: set OPENAI_API_KEY (keys are made at https://platform.openai.com/api-keys)"
+    assert check_ready(settings) == expected
+    with pytest.raises(AuthorStopped, match=r"openai:o3 has no key: set OPENAI_API_KEY"):
+        OpenAIAuthor(settings)
+    assert check_ready(replace(settings, base_url="http://127.0.0.1:8000/v1")) is None
+    assert check_ready(replace(settings, api_key_env="MY_KEY", base_url="http://x")) is not None
+    assert check_ready(replace(settings, api="other")) is not None
+
+
+@pytest.mark.parametrize("api", ALL)
+async def test_the_key_is_seen_nowhere(api: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = io.StringIO()
+    handler = logging.StreamHandler(sink)
+    handler.addFilter(KeyFilter())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    monkeypatch.setattr(root, "level", logging.DEBUG)
+    heard: list[str] = []
+    with ProviderServer(["401", "quote_key", "quote_key"]) as server:
+        try:
+            await ask_at(server, api)
+        except AuthorError as error:
+            sink.write(str(error))
+            sink.write("".join(traceback.TracebackException.from_exception(error, capture_locals=True).format()))
+            logging.getLogger("test").exception("it failed")
+        answer = await ask_at(server, api, on_text=heard.append)
+    root.removeHandler(handler)
+    sink.write(repr(answer))
+    sink.write("".join(heard))
+    key = GEMINI_KEY if api == "gemini" else OPENAI_KEY
+    assert server.requests[0].key == key
+    assert "[key]" in answer.reply.text
+    assert key not in sink.getvalue()
+
+
+def test_a_reply_says_unknown_by_none() -> None:
+    assert (Reply().cost_usd, Reply().tokens_in) == (None, None)
+
+
+WAITS = {
+    "seconds": ({"Retry-After": "20"}, "", 20.0),
+    "fraction": ({"retry-after": "1.5"}, "", 1.5),
+    "milliseconds": ({"retry-after-ms": "250", "retry-after": "9"}, "", 0.25),
+    "date": ({"Retry-After": "Wed, 21 Oct 2026 07:28:30 GMT", "Date": "Wed, 21 Oct 2026 07:28:00 GMT"}, "", 30.0),
+    "past date": ({"Retry-After": "Wed, 21 Oct 2020 07:28:30 GMT"}, "", 0.0),
+    "nonsense": ({"Retry-After": "soon"}, "", None),
+    "words": ({}, "Rate limit reached. Please try again in 1.898s.", 1.898),
+    "long words": ({}, "Please try again in 6m0s", 360.0),
+    "short words": ({}, "Please try again in 20ms.", 0.02),
+    "nothing": ({}, "Rate limit reached", None),
+}
+
+
+@pytest.mark.parametrize("case", WAITS)
+def test_stated_waits(case: str) -> None:
+    headers, message, expected = WAITS[case]
+    found = stated_wait_s(headers, message)
+    assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_the_pace_has_a_default() -> None:
+    assert Pace() == Pace(attempts=6, first_s=1.0, longest_s=60.0)
