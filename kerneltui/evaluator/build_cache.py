@@ -26,13 +26,14 @@ from pathlib import Path
 import msgspec
 
 from kerneltui.errors import MachineError
+from kerneltui.evaluator.toolkits import PREFIX
 from kerneltui.records import KernelResources, decode, encode
 
 log = logging.getLogger(__name__)
 
 SAY_AFTER_S = 3.0
 POLL_S = 0.02
-PREFIX = "kerneltui-build-"
+OLD_S = 600.0  # no build takes so long
 OWNER = ".owner"
 LIBRARY, CUBIN, LOG, RECORD = "library.so", "kernel.cubin", "build.log", "build.json"
 SAFE_PATH = re.compile(r"[A-Za-z0-9/_.+-]+")
@@ -183,9 +184,12 @@ def _temporary_root() -> Path:
     raise MachineError("no writable folder for builds among TMPDIR, /tmp, /var/tmp and /dev/shm")
 
 
-def sweep_private_folders() -> int:
-    """Remove build folders whose process is gone; how many."""
+def sweep(cache: Path) -> int:
+    """Remove what killed processes left: build folders nobody owns, half-moved builds; how many."""
+    incoming = cache / "incoming"
     abandoned = [folder for folder in _temporary_root().glob(f"{PREFIX}*") if _is_abandoned(folder)]
+    if incoming.is_dir():
+        abandoned += [folder for folder in incoming.iterdir() if _age_s(folder) > OLD_S]
     for folder in abandoned:
         shutil.rmtree(folder, ignore_errors=True)
     return len(abandoned)
@@ -195,7 +199,7 @@ def _is_abandoned(folder: Path) -> bool:
     try:
         owner = os.open(folder / OWNER, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
-        return time.time() - folder.stat().st_mtime > 60 if folder.exists() else False
+        return _age_s(folder) > OLD_S
     except OSError:
         return False  # another user's
     try:
@@ -204,4 +208,11 @@ def _is_abandoned(folder: Path) -> bool:
         return False
     finally:
         os.close(owner)
-    return True
+    return _age_s(folder) > 5  # a new folder may not have locked its file yet
+
+
+def _age_s(folder: Path) -> float:
+    try:
+        return time.time() - folder.stat().st_mtime
+    except OSError:
+        return 0.0  # gone meanwhile

@@ -9,6 +9,7 @@ something else killed) raises, and is never charged to it.
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import logging
 import os
@@ -113,6 +114,7 @@ async def compile_library(
     """Compile without any policy: `build` for candidates, this for trusted code."""
     if not device.compiler:
         raise ToolchainMissing(_no_compiler(device))
+    _sweep_once(cache)
     key = build_key(candidate, contract, device)
     async with build_cache.alone(cache, key, patience_s=deadline_s + SECONDS_TO_SPARE, say=say):
         stored = build_cache.load(cache, key)
@@ -129,6 +131,11 @@ async def compile_library(
     if kept is None:
         raise MachineError(f"a build vanished from {cache} as soon as it was there; is something cleaning that folder?")
     return _from_cache(cache, key, kept, cached=False)
+
+
+@functools.cache
+def _sweep_once(cache: Path) -> None:
+    build_cache.sweep(cache)
 
 
 def build_key(candidate: Candidate, contract: Contract, device: Device) -> str:

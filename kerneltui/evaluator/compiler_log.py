@@ -10,10 +10,11 @@ from collections.abc import Iterable, Sequence
 from kerneltui.records import KernelResources
 
 MESSAGE_LIMIT = 300
+HEAD, TAIL = 2_000_000, 200_000  # characters
 # In order: the first pattern that matches anywhere gives the message.
 ERRORS = (
     re.compile(
-        r"^[^\s:(]*?(?P<file>[\w.+-]+)[:(](?P<line>\d+)\)?(?::\d+)?: (?:fatal )?(?:catastrophic )?error: (?P<text>.+)$",
+        r"^[^\s:(]*?(?P<file>[\w.+-]+)[:(](?P<line>\d+)\)?(?::\d+)?: (?:fatal )?(?:catastrophic )?(?:error|erreur|Fehler|errore): (?P<text>.+)$",
         re.M,
     ),
     re.compile(r"^(?P<file>[\w./+-]+)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.+)$", re.M),
@@ -49,11 +50,17 @@ CONSTANT = re.compile(r"(\d+) bytes cmem\[\d+\]")
 
 def first_error(log: str) -> str:
     """The first real error, in one line; "" when the log names none."""
+    searched = _ends(log)
     for pattern in ERRORS:
-        found = pattern.search(log)
+        found = pattern.search(searched)
         if found:
             return _clean(found.groupdict())
     return ""
+
+
+def _ends(log: str) -> str:
+    """Where the first error and the last words stand: a log of 50 MB is not searched whole."""
+    return log if len(log) <= HEAD + TAIL else f"{log[:HEAD]}\n{log[-TAIL:]}"
 
 
 def _clean(parts: dict[str, str | None]) -> str:
@@ -70,17 +77,17 @@ def _clean(parts: dict[str, str | None]) -> str:
 
 
 def names_our_source(message: str) -> bool:
-    """Whether a message of `first_error` blames a line of the candidate."""
-    return message.startswith(("line ", "undefined ", "multiple definition ", "contract.h line "))
+    """Whether a message of `first_error` blames a line or a name of the source, not the compiler's own parts."""
+    return re.match(r"(\S+ )?line \d+: |undefined |multiple definition ", message) is not None
 
 
 def ran_out_of_memory(log: str) -> bool:
-    return OUT_OF_MEMORY.search(log) is not None
+    return OUT_OF_MEMORY.search(_ends(log)) is not None
 
 
 def was_killed(returncode: int, log: str) -> bool:
     """Whether compiler or a part of it ended by SIGKILL, which none of ours sends before the deadline."""
-    return returncode == -9 or KILLED.search(log) is not None
+    return returncode == -9 or KILLED.search(_ends(log)) is not None
 
 
 # --------------------------------------------------------------------------- ptxas -v
@@ -90,7 +97,7 @@ def kernel_resources(log: str) -> tuple[KernelResources, ...]:
     """Figures of every kernel that `ptxas -v` described, in its order."""
     figures: dict[str, dict[str, int]] = {}
     name: str | None = None
-    for line in log.splitlines():
+    for line in _ends(log).split("\n"):
         started = ENTRY.search(line) or PROPERTIES.search(line)
         if started:
             name = started.group("name") if ENTRY.search(line) or started.group("name") in figures else None

@@ -23,6 +23,7 @@ from kerneltui.evaluator.programs import Sandbox, run_briefly
 
 HOST_COMPILERS = ("c++", "g++", "clang++")
 NO_HOST_COMPILER = "no C++ compiler works here ($CXX, c++, g++, clang++): on Debian and Ubuntu `apt install g++`"
+PREFIX = "kerneltui-build-"  # folders that `build_cache` sweeps when their process was killed
 TRIAL_S = 60.0  # a first nvcc run from a cold or networked disk takes its time
 # Capabilities whose full instruction set (wgmma, TMA, tcgen05) needs the `a` target.
 ARCHITECTURE_SPECIFIC = (90, 100, 101, 103, 110, 120, 121)
@@ -124,7 +125,7 @@ def toolkit_folder(nvcc: str) -> Path:
 
 @functools.cache
 def _toolkit_folder(nvcc: str, _stamp: tuple[int, int]) -> str:
-    with tempfile.TemporaryDirectory(prefix="kerneltui-") as folder:
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
         Path(folder, "empty.cu").write_text("")
         dry_run = run_briefly([nvcc, "-dryrun", "-cubin", "empty.cu"], timeout_s=TRIAL_S, cwd=folder)
     top = re.search(r"#\$ TOP=(.+)", dry_run.text)
@@ -158,7 +159,7 @@ def _trial(path: str, _stamp: tuple[int, int], architecture: str) -> tuple[str, 
         version = _read_version(said.text, architecture)
         if said.timed_out or said.returncode != 0:
             return version, f"`{path} --version` fails: {first_line(said.text) or 'no answer'}"
-        with tempfile.TemporaryDirectory(prefix="kerneltui-") as folder:
+        with tempfile.TemporaryDirectory(prefix=PREFIX) as folder:
             return version, build_nothing(path, architecture, folder)
     except MachineError as error:
         return "", str(error)
@@ -177,7 +178,7 @@ def build_nothing(
         Path(folder, "empty.cu").write_text("__global__ void empty() {}\n")
         argv = [path, "-cubin", code_flag(architecture), "empty.cu", "-o", "empty.out"]
     else:
-        Path(folder, "empty.cpp").write_text('extern "C" int empty() { return 0; }\n')
+        Path(folder, "empty.cpp").write_text('#include <cstdint>\nextern "C" int empty() { return 0; }\n')
         argv = [path, "-march=native", "-std=c++20", "-fopenmp", "-fPIC", "-shared", "empty.cpp", "-o", "empty.out"]
     built = run_briefly([*words, *argv], timeout_s=TRIAL_S, cwd=folder, sandbox=sandbox)
     if built.timed_out:
