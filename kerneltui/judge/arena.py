@@ -12,7 +12,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 
@@ -39,19 +39,34 @@ class Arena(Protocol):
     block: torch.Tensor  # all of it, as bytes
     size_bytes: int
 
+    @property
+    def grant(self) -> dict[str, Any]:
+        """What a runner needs to open the workspace, where that is not in the block."""
+
+    def workspace(self, size_bytes: int) -> tuple[torch.Tensor, int]:
+        """Memory for a workspace with a guard band on both sides; the offset that a runner is told."""
+
     def close(self) -> None:
         """Give the memory back."""
 
 
 class HostArena:
-    """Anonymous shared memory."""
+    """Anonymous shared memory; the workspace lies behind the sets, and memory that nobody touches costs nothing."""
 
-    def __init__(self, size_bytes: int) -> None:
-        self.size_bytes = round_up(max(size_bytes, 1), mmap.PAGESIZE)
+    grant: dict[str, Any] = {}  # noqa: RUF012  # nothing to hand over, ever
+
+    def __init__(self, sets_bytes: int, workspace_bytes: int) -> None:
+        self.workspace_start = round_up(max(sets_bytes, 1), mmap.PAGESIZE)
+        self.size_bytes = round_up(self.workspace_start + workspace_bytes + 2 * GUARD_BYTES, mmap.PAGESIZE)
         self.descriptor = os.memfd_create("kerneltui-arena", os.MFD_CLOEXEC)
         os.ftruncate(self.descriptor, self.size_bytes)
         self.memory = mmap.mmap(self.descriptor, self.size_bytes, flags=mmap.MAP_SHARED)
         self.block = torch.frombuffer(self.memory, dtype=torch.uint8)
+
+    def workspace(self, size_bytes: int) -> tuple[torch.Tensor, int]:
+        """A part of the same block."""
+        end = self.workspace_start + size_bytes + 2 * GUARD_BYTES
+        return self.block[self.workspace_start : end], self.workspace_start + GUARD_BYTES
 
     def close(self) -> None:
         """The mapping goes with its last tensor; the descriptor goes now."""

@@ -7,6 +7,7 @@ Bench       the block of memory with its slots, filled afresh for every candidat
 from __future__ import annotations
 
 import copy
+import functools
 import os
 import secrets
 from collections.abc import Sequence
@@ -16,7 +17,8 @@ from typing import Any
 import torch
 
 from kerneltui.errors import ProblemError
-from kerneltui.judge.arena import GUARD_BYTES, Arena, Fingerprints, Guards, HostArena, Slot, round_up, set_bytes
+from kerneltui.judge.arena import GUARD_BYTES, Arena, Fingerprints, Guards, HostArena, Slot, set_bytes
+from kerneltui.judge.blocks import CudaArena
 from kerneltui.judge.compare import Expected
 from kerneltui.judge.reference import (
     Reference,
@@ -85,21 +87,18 @@ class Bench:
         each = self.main.set_bytes
         probe_bytes = max(workload.set_bytes for workload in self.workloads)
         self.probe_start = self.ring_size * each
-        self.workspace_start = round_up(self.probe_start + probe_bytes, 4096) + round_up(GUARD_BYTES, 4096)
-        self.workspace_most = max(0, (free_bytes - self.workspace_start) // WORKSPACE_SHARE)
+        self.sets_bytes = self.probe_start + probe_bytes
+        self.workspace_most = max(0, (free_bytes - self.sets_bytes) // WORKSPACE_SHARE)
         self.arena = self.open_arena()
         self.slots = [self.slot(self.main, index * each) for index in range(self.ring_size)]
         self.guards = Guards(device)
         self.fingerprints = Fingerprints(device)
+        self.workspace: torch.Tensor | None = None  # of the candidate at hand, with its guard bands
 
     def open_arena(self) -> Arena:
-        # The workspace lies behind the sets; memory that nobody touches costs nothing.
-        return HostArena(self.workspace_start + self.workspace_most + GUARD_BYTES)
-
-    @property
-    def touched_bytes(self) -> int:
-        """The part of the block that every candidate uses."""
-        return self.workspace_start
+        if self.device.type == "cuda":
+            return CudaArena(self.sets_bytes)
+        return HostArena(self.sets_bytes, self.workspace_most)
 
     @property
     def flush(self) -> str:
@@ -134,15 +133,19 @@ class Bench:
         return self.fill(self.slot(workload, self.probe_start), workload, name, values)
 
     def expect(self, filled: Set, *, truth: bool, loose: bool = False) -> list[Expected]:
-        """What a set's outputs should be."""
+        """What a set's outputs should be; the float64 answer is worked out when somebody asks, once for all outputs."""
         eager = filled.run()
-        exact: Sequence[torch.Tensor | None] = [None] * len(eager)
-        if truth:
-            exact = self.double_answer(filled) or exact
         names = [tensor.name for tensor in filled.workload.signature.outputs]
+        exact: list[tuple[torch.Tensor, ...] | None] = []
+
+        def answer(index: int) -> torch.Tensor | None:
+            if not exact:
+                exact.append(self.double_answer(filled) if truth else None)
+            return None if exact[0] is None else usable(exact[0][index], eager[index])
+
         return [
-            Expected(name=name, eager=value, truth=usable(more, value), loose=loose)
-            for name, value, more in zip(names, eager, exact, strict=True)
+            Expected(name=name, eager=value, truth=functools.partial(answer, index), loose=loose)
+            for index, (name, value) in enumerate(zip(names, eager, strict=True))
         ]
 
     def double_answer(self, filled: Set) -> tuple[torch.Tensor, ...] | None:
@@ -154,26 +157,31 @@ class Bench:
 
     # ------------------------------------------------------------------ workspace
 
-    def lay_workspace(self, size_bytes: int) -> None:
-        """A guard band behind a workspace of this size; the one before it belongs to the probe's end."""
-        self.workspace_guard = self.block(self.workspace_start + size_bytes, GUARD_BYTES)
-        self.workspace_guard.copy_(self.guards.pattern[:GUARD_BYTES])
+    def lay_workspace(self, size_bytes: int) -> int:
+        """A workspace of this size between guard bands; the offset that a runner is told."""
+        self.workspace, offset = self.arena.workspace(size_bytes)
+        for band in (self.workspace[:GUARD_BYTES], self.workspace[-GUARD_BYTES:]):
+            band.copy_(self.guards.pattern[:GUARD_BYTES])
+        return offset
 
-    def poison_workspace(self, size_bytes: int) -> None:
+    def poison_workspace(self) -> None:
         """Other garbage for every call: what an earlier call left there is gone."""
-        whole = self.block(self.workspace_start, size_bytes)
-        whole.fill_(secrets.randbits(8) | 1)
+        if self.workspace is not None:
+            self.workspace[GUARD_BYTES:-GUARD_BYTES].fill_(secrets.randbits(8) | 1)
 
-    def broken_guards(self, slots: Sequence[Slot], workspace_bytes: int) -> str:
+    def broken_guards(self, slots: Sequence[Slot]) -> str:
         """The first broken guard band in words; "" when all are intact."""
         found = self.guards.broken(slots)
-        if found or not workspace_bytes:
+        if found or self.workspace is None:
             return found
-        wrong = (self.workspace_guard != self.guards.pattern[:GUARD_BYTES]).nonzero()
-        return f"{wrong.numel()} bytes past the end of the workspace were overwritten" if wrong.numel() else ""
-
-    def block(self, offset: int, size_bytes: int) -> torch.Tensor:
-        return self.arena.block[offset : offset + size_bytes]
+        for band, words in (
+            (self.workspace[:GUARD_BYTES], "before the start"),
+            (self.workspace[-GUARD_BYTES:], "past the end"),
+        ):
+            wrong = int((band != self.guards.pattern[:GUARD_BYTES]).sum())
+            if wrong:
+                return f"{wrong} bytes {words} of the workspace were overwritten"
+        return ""
 
     def close(self) -> None:
         """Give the memory back."""
@@ -181,9 +189,9 @@ class Bench:
         self.arena.close()
 
 
-def usable(truth: torch.Tensor | None, eager: torch.Tensor) -> torch.Tensor | None:
+def usable(truth: torch.Tensor, eager: torch.Tensor) -> torch.Tensor | None:
     """A float64 answer counts where it has the shape of eager's and eager's is floating."""
-    if truth is None or truth.shape != eager.shape or not eager.dtype.is_floating_point:
+    if truth.shape != eager.shape or not eager.dtype.is_floating_point:
         return None
     return truth.double()
 

@@ -11,7 +11,7 @@ import torch
 
 from kerneltui.errors import MachineError, ProblemError
 from kerneltui.judge.bench import Bench, Workload, free_host_bytes
-from kerneltui.judge.lanes import HostLane, Lane
+from kerneltui.judge.lanes import CudaLane, HostLane, Lane
 from kerneltui.judge.lint import Lint, check_reference
 from kerneltui.judge.memory import check_fits
 from kerneltui.judge.reference import Reference
@@ -70,6 +70,8 @@ class Desk:
             allow_nan=command["allow_nan"],
             truth=last.truth_s is not None and last.truth_s < TRUTH_S,
             hard=last.eager_s < HARD_S,
+            eager_s=last.eager_s,
+            baseline_precision=precision_words(workloads[-1]),
         )
         cache = command["device"].get("l2_bytes") or CACHE_DEFAULT_BYTES
         self.bench = Bench(workloads, device, cache_bytes=cache, free_bytes=free)
@@ -90,11 +92,26 @@ class Desk:
 
     def take_device(self, command: dict[str, Any]) -> torch.device:
         """Pin this process to its cores, or open the GPU."""
-        cores = cores_of(command["device"]["id"])
+        device = command["device"]
+        if device["kind"] == "cuda":
+            return self.take_gpu(device)
+        cores = cores_of(device["id"])
         os.sched_setaffinity(0, cores)
         torch.set_num_threads(len(cores))
         self.lane = HostLane(sorted(cores))
         return torch.device("cpu")
+
+    def take_gpu(self, device: dict[str, Any]) -> torch.device:
+        """The one GPU that this process sees."""
+        if not torch.cuda.is_available():
+            raise MachineError(
+                f"PyTorch {torch.__version__} cannot use {device['name']}: a build for CUDA is needed, and a driver that "
+                "is new enough for it"
+            )
+        torch.cuda.init()
+        torch.cuda.set_device(0)
+        self.lane = CudaLane(device["id"].partition(":")[2])
+        return torch.device("cuda", 0)
 
     def judge(self, command: dict[str, Any]) -> dict[str, Any]:
         """The verdict on one compiled candidate."""
@@ -122,6 +139,17 @@ def cores_of(device_id: str) -> set[int]:
     if not usable:
         raise MachineError(f"none of the cores of `{device_id}` may be used by this process")
     return usable
+
+
+def precision_words(workload: Workload) -> str:
+    """Type of the baseline's operands, and whether it may use TF32."""
+    kinds = sorted({tensor.dtype for tensor in workload.tensors if tensor.dtype.startswith(("float", "bfloat"))})
+    words = ", ".join(kinds) or "whole numbers"
+    if workload.reference.device.type == "cuda" and "float32" in kinds:
+        products = "on" if torch.backends.cuda.matmul.allow_tf32 else "off"
+        convolutions = "on" if torch.backends.cudnn.allow_tf32 else "off"
+        words += f"; TF32 {products} for matrix products, {convolutions} for convolutions"
+    return words
 
 
 def free_bytes(device: torch.device) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 
 from kerneltui.judge.bench import Set
-from kerneltui.judge.pairs import Slice
+from kerneltui.judge.pairs import Slice, visiting_order
 
 
 class HostEager:
@@ -19,13 +19,14 @@ class HostEager:
 
     def __init__(self, ring: Sequence[Set]) -> None:
         self.calls = [(filled.module, filled.arguments) for filled in ring]
+        self.rng = random.SystemRandom()
 
-    def slice(self, order: Sequence[int]) -> Slice:
+    def slice(self, launches: int) -> Slice:
         """One slice; results are dropped as they come, as in use."""
-        calls: list[tuple[Any, list[Any]]] = [self.calls[entry] for entry in order]
+        calls = [self.calls[entry] for entry in visiting_order(len(self.calls), launches, self.rng)]
         with torch.no_grad():
             start = time.perf_counter()
             for module, arguments in calls:
                 module(*arguments)
             spent = time.perf_counter() - start
-        return Slice(claimed_s=spent, wall_s=spent, launches=len(calls))
+        return Slice(claimed_s=spent, wall_s=spent, launches=launches)

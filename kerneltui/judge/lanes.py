@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import os
 import secrets
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import torch
+
 from kerneltui.judge.arena import HostArena
-from kerneltui.judge.bench import Bench, Set
-from kerneltui.judge.eager import HostEager
+from kerneltui.judge.bench import Bench
+from kerneltui.judge.blocks import CudaArena, device_must_answer
+from kerneltui.judge.cuda import Watch
+from kerneltui.judge.faults import fault_words
 from kerneltui.judge.runners import Runner
+from kerneltui.records import Outcome
 
 if TYPE_CHECKING:
     from kerneltui.judge.trial import Request
@@ -36,11 +42,8 @@ class Lane(Protocol):
     def still_answers(self) -> None:
         """Raise DeviceLost when the device has gone with the candidate."""
 
-    def launch_words(self, answer: dict[str, Any], request: Request) -> str:
-        """A sentence on a launch that failed; "" for none."""
-
-    def baseline(self, ring: Sequence[Set]) -> Any:
-        """Eager on the ring."""
+    def fault(self, answer: dict[str, Any], request: Request) -> tuple[Outcome, str] | None:
+        """What a call's answer says of a launch that failed."""
 
 
 class HostLane:
@@ -65,7 +68,6 @@ class HostLane:
             "kind": "cpp",
             "arena_fd": bench.arena.descriptor,
             "arena_bytes": bench.arena.size_bytes,
-            "touched_bytes": bench.touched_bytes,
             "library_fd": self.library,
             "function": request.function,
             "pointers": len(bench.main.tensors),
@@ -83,11 +85,51 @@ class HostLane:
     def still_answers(self) -> None:
         """A host that does not answer could not ask."""
 
-    def launch_words(self, answer: dict[str, Any], request: Request) -> str:
-        return ""
+    def fault(self, answer: dict[str, Any], request: Request) -> tuple[Outcome, str] | None:
+        return None
 
-    def baseline(self, ring: Sequence[Set]) -> HostEager:
-        return HostEager(ring)
+
+class CudaLane:
+    """CUDA candidates on one GPU."""
+
+    def __init__(self, uuid: str) -> None:
+        self.watch = Watch(uuid)
+        self.library = -1
+
+    def start(self, bench: Bench, request: Request) -> Runner:
+        self.library = sealed_copy(Path(request.library))
+        visible = {
+            name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER") if name in os.environ
+        }
+        try:
+            return Runner(descriptors=[self.library], threads=1, extra=visible)
+        finally:
+            os.close(self.library)
+
+    def spec(self, bench: Bench, request: Request) -> dict[str, Any]:
+        assert isinstance(bench.arena, CudaArena)
+        return {
+            "kind": "cuda",
+            "paths": [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))],
+            "handle": bench.arena.own.handle,
+            "library_fd": self.library,
+            "function": request.function,
+            "pointers": len(bench.main.tensors),
+            "symbols": len(bench.main.symbols),
+            "file_bytes": 1 << 20,
+            "filter": request.filter,
+        }
+
+    def settle(self) -> None:
+        """The runner works in another context: nothing of ours may be in flight."""
+        torch.cuda.synchronize()
+
+    def still_answers(self) -> None:
+        device_must_answer()
+
+    def fault(self, answer: dict[str, Any], request: Request) -> tuple[Outcome, str] | None:
+        found = answer.get("fault")
+        return fault_words(str(found), request.launches, request.resources) if found else None
 
 
 def sealed_copy(path: Path) -> int:

@@ -15,9 +15,9 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from kerneltui.errors import ProblemError
-from kerneltui.judge.compare import BITS, Expected, compare, describe_pattern
+from kerneltui.judge.compare import BITS, describe_pattern, is_plainly_right
 from kerneltui.judge.reference import Reference, Signature, double_inputs, double_of, first_line
-from kerneltui.judge.tolerance import Tolerance
+from kerneltui.judge.tolerance import PROFILES, Tolerance
 from kerneltui.records import Check, CheckResult
 
 BYTES = (0xA5, 0x7E)
@@ -149,10 +149,7 @@ def note_mode(
     judged: Sequence[torch.Tensor],
     tolerance: Tolerance,
 ) -> None:
-    same = all(
-        compare(two, Expected(name="out", eager=one), tolerance, poison=0, allow_nan=True, input_set="").report is None
-        for one, two in zip(outputs, judged, strict=True)
-    )
+    same = all(passes(one, two, tolerance) for one, two in zip(outputs, judged, strict=True))
     if not same:
         lint.note("eval mode", "judged in eval mode; in training mode the reference gives other values")
 
@@ -211,8 +208,11 @@ def check_worth(
 
 
 def passes(expected: torch.Tensor, found: torch.Tensor, tolerance: Tolerance) -> bool:
-    wanted = Expected(name="out", eager=expected)
-    return compare(found, wanted, tolerance, poison=0, allow_nan=True, input_set="").report is None
+    """Whether one would be taken for the other, where both are numbers."""
+    if expected.dtype.is_floating_point:
+        expected, found = (torch.nan_to_num(value, nan=0.0, posinf=0.0, neginf=0.0) for value in (expected, found))
+    plain = PROFILES["kernelbench"] if tolerance.name == "strict" else tolerance
+    return is_plainly_right(found.contiguous(), expected.contiguous(), plain)
 
 
 def note_nan(lint: Lint, name: str, output: torch.Tensor, allow_nan: bool) -> None:

@@ -11,7 +11,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from kerneltui import stats
 from kerneltui.judge.runners import Runner
@@ -49,11 +49,14 @@ class Pairs:
     warmup: int = 0
     screened: bool = False
     doubt: str = ""  # why the claims cannot be believed; "" when they can
-    visited: set[int] = field(default_factory=set)
-    code: int = 0  # what the launcher returned, or-ed
+    disturbances: set[str] = field(default_factory=set)
 
 
-Timed = Callable[[Sequence[int]], Slice]
+class Side(Protocol):
+    """One side of a pair."""
+
+    def slice(self, launches: int) -> Slice:
+        """About so many launches (at least one), in an order that nobody could foresee."""
 
 
 def claim_doubt(found: Slice) -> str:
@@ -81,19 +84,28 @@ def short_doubt(slices: Sequence[Slice], slack_s: float) -> str:
     )
 
 
-def runner_slice(runner: Runner, deadline: Callable[[], float], seen: dict[str, int]) -> Timed:
-    """Slices of the candidate."""
+class RunnerCalls:
+    """Slices of timed calls in a runner, on ring entries in random order."""
 
-    def timed(order: Sequence[int]) -> Slice:
-        limit = deadline()
-        runner.send("slice", order=list(order))
+    def __init__(self, runner: Runner, ring: int, left_s: Callable[[], float]) -> None:
+        self.runner = runner
+        self.ring = ring
+        self.left_s = left_s
+        self.code = 0  # what the launcher returned, or-ed
+        self.rng = random.SystemRandom()
+        self.visited: set[int] = set()
+
+    def slice(self, launches: int) -> Slice:
+        order = visiting_order(self.ring, launches, self.rng)
+        self.visited.update(order)
+        limit = self.left_s()
+        # Before sending: this process may be put aside as soon as the runner wakes up.
         start = time.perf_counter()
-        answer = runner.receive(limit)
+        self.runner.send("slice", order=order)
+        answer = self.runner.receive(limit)
         wall = time.perf_counter() - start
-        seen["code"] = seen.get("code", 0) | whole(answer.get("code"))
-        return Slice(claimed_s=number(answer.get("elapsed_ns")) / 1e9, wall_s=wall, launches=len(order))
-
-    return timed
+        self.code |= whole(answer.get("code"))
+        return Slice(claimed_s=number(answer.get("elapsed_ns")) / 1e9, wall_s=wall, launches=launches)
 
 
 def number(value: Any) -> float:
@@ -122,23 +134,22 @@ def visiting_order(ring: int, launches: int, rng: random.Random) -> list[int]:
     return order[:launches]
 
 
-def calibrate(timed: Timed, ring: int, rng: random.Random, pairs: Pairs) -> int:
+def calibrate(side: Side, pairs: Pairs) -> int:
     """Launches of a slice, found by doubling until one takes a while; they also warm up."""
     launches = 1
     while True:
-        found = timed(visiting_order(ring, launches, rng))
-        pairs.warmup += launches
+        found = side.slice(launches)
+        pairs.warmup += found.launches
         # The judge's clock, not the claim: a claim of zero must not make slices endless.
         if found.wall_s >= SLICE_S / 3 or launches >= LAUNCHES_MOST:
-            return launches_for(found.wall_s / launches * 1e6)
+            return launches_for(found.wall_s / found.launches * 1e6)
         launches *= 4
 
 
 def race(
-    baseline: Timed,
-    candidate: Timed,
+    baseline: Side,
+    candidate: Side,
     *,
-    ring: int,
     budget_s: float,
     beam_us: float | None,
     width: float,
@@ -148,33 +159,36 @@ def race(
     """Measure pairs. Screening first: a candidate far behind the beam is given up after three."""
     pairs, rng = Pairs(), random.SystemRandom()
     start = time.monotonic()
-    launches = calibrate(candidate, ring, rng, pairs)
-    base_launches = calibrate(baseline, ring, rng, pairs)
-    pairs.launches = launches
+    launches, base_launches = calibrate(candidate, pairs), calibrate(baseline, pairs)
     slices: list[Slice] = []
     while len(pairs.candidate_us) + pairs.dropped < PAIRS_MOST:
-        first = rng.random() < 0.5
-        order, base_order = visiting_order(ring, launches, rng), visiting_order(ring, base_launches, rng)
-        base = baseline(base_order) if first else None
-        mine = candidate(order)
-        base = base or baseline(base_order)
-        pairs.visited.update(order)
+        early = baseline.slice(base_launches) if rng.random() < 0.5 else None
+        mine = candidate.slice(launches)
+        base = early or baseline.slice(base_launches)
+        pairs.launches = mine.launches
         pairs.doubt = claim_doubt(mine)
         slices.append(mine)
         if pairs.doubt:
             return pairs
-        if disturbed():
+        reason = disturbed()
+        if reason:
             pairs.dropped += 1
+            pairs.disturbances.add(reason)
         else:
             pairs.baseline_us.append(base.each_us)
             pairs.candidate_us.append(mine.each_us)
-        count, spent = len(pairs.candidate_us), time.monotonic() - start
-        if beam_us is not None and count == SCREEN_PAIRS and stats.is_beaten(pairs.candidate_us, beam_us):
-            pairs.screened = True
-            break
-        if spent >= budget_s and count + pairs.dropped >= SCREEN_PAIRS:
-            break
-        if stats.is_settled(pairs.baseline_us, pairs.candidate_us, width=width):
+        if is_enough(pairs, time.monotonic() - start, budget_s, beam_us, width):
             break
     pairs.doubt = short_doubt(slices, slack_s)
     return pairs
+
+
+def is_enough(pairs: Pairs, spent_s: float, budget_s: float, beam_us: float | None, width: float) -> bool:
+    """Whether more pairs would change nothing that matters."""
+    count = len(pairs.candidate_us)
+    if beam_us is not None and count == SCREEN_PAIRS and stats.is_beaten(pairs.candidate_us, beam_us):
+        pairs.screened = True
+        return True
+    if spent_s >= budget_s and count + pairs.dropped >= SCREEN_PAIRS:
+        return True
+    return stats.is_settled(pairs.baseline_us, pairs.candidate_us, width=width)

@@ -1,89 +1,213 @@
-"""From paired slices to a Measurement."""
+"""From paired slices to a Measurement.
+
+measure             the pairs of one candidate: device time, and on a GPU what a call costs
+check_census        what the captured graphs hold
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from kerneltui import stats
 from kerneltui.judge.bench import Set
-from kerneltui.judge.pairs import Pairs, race, runner_slice
-from kerneltui.records import Badge, CheckResult, Measurement, Outcome, Stage
+from kerneltui.judge.cuda import CallsEager, GraphEager, RunnerReplays, RunnerWaited, Watch
+from kerneltui.judge.eager import HostEager
+from kerneltui.judge.fallen import Fallen
+from kerneltui.judge.pairs import Pairs, RunnerCalls, Side, race
+from kerneltui.records import Badge, CheckResult, Measurement, Outcome, Speedup, Stage
 
 if TYPE_CHECKING:
     from kerneltui.judge.trial import Trial
 
 BUDGET_S = {"cpu": 1.5, "cuda": 3.0}
+CALL_BUDGET_S = 0.4  # for the second number
 WIDTH = 0.005
 DROPPED_MOST = 0.3
+STREAM_WORDS = "launch on the stream you were given"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sides:
+    """Both sides of the pairs, and how they are timed."""
+
+    method: str
+    baseline: Side
+    candidate: RunnerCalls
+    baseline_method: str = ""
 
 
 def measure(trial: Trial, ring: Sequence[Set]) -> tuple[Measurement, set[int]]:
     """Time the candidate against eager on the ring; which entries were visited."""
-    from kerneltui.judge.trial import Fallen
-
-    bench = trial.bench
     prepared = trial.ask(
         "prepare",
         ring=[filled.slot.offsets for filled in ring],
-        symbols=list(bench.main.symbols),
+        symbols=list(trial.bench.main.symbols),
         workspace=trial.workspace,
     )
-    baseline = trial.lane.baseline(ring)
-    seen: dict[str, int] = {}
-    assert trial.runner is not None
+    sides = host_sides(trial, ring) if trial.bench.device.type == "cpu" else cuda_sides(trial, ring, prepared)
+    watch = getattr(trial.lane, "watch", None)
+    if watch is not None:
+        watch.begin()
     pairs = race(
-        baseline.slice,
-        runner_slice(trial.runner, lambda: trial.at.left_s, seen),
-        ring=len(ring),
-        budget_s=BUDGET_S[bench.device.type],
+        sides.baseline,
+        sides.candidate,
+        budget_s=BUDGET_S[trial.bench.device.type],
         beam_us=None if trial.request.full else trial.request.beam_us,
         width=WIDTH,
+        disturbed=watch.disturbed if watch is not None else lambda: "",
     )
-    if seen.get("code"):
-        raise Fallen(Outcome.LAUNCH_ERROR, Stage.TIME, f"{trial.request.function} returned {seen['code']} while timed")
+    if sides.candidate.code:
+        words = f"{trial.request.function} returned {sides.candidate.code} while it was timed"
+        raise Fallen(Outcome.LAUNCH_ERROR, Stage.TIME, words)
     result = CheckResult.FAIL if pairs.doubt else CheckResult.PASS
     trial.note("wall clock", result, pairs.doubt or "every claim agrees with the judge's own clock")
-    return write_measurement(trial, pairs, str(prepared.get("method", "calls")), len(ring)), pairs.visited
+    calls = None if pairs.doubt or pairs.screened else call_pairs(trial, ring, sides)
+    return write_measurement(trial, pairs, calls, sides, len(ring), watch), sides.candidate.visited
 
 
-def write_measurement(trial: Trial, pairs: Pairs, method: str, ring: int) -> Measurement:
+# --------------------------------------------------------------------------- sides
+
+
+def host_sides(trial: Trial, ring: Sequence[Set]) -> Sides:
+    assert trial.runner is not None
+    candidate = RunnerCalls(trial.runner, len(ring), lambda: trial.at.left_s)
+    return Sides(method="calls", baseline=HostEager(ring), candidate=candidate)
+
+
+def cuda_sides(trial: Trial, ring: Sequence[Set], prepared: dict[str, Any]) -> Sides:
+    """Graph against graph; calls against calls where the candidate cannot be captured."""
+    assert trial.runner is not None
+    census = prepared.get("census")
+    graphs = isinstance(census, list) and check_census(trial, census, len(ring))
+    left = lambda: trial.at.left_s  # noqa: E731  # read anew at every slice
+    if not graphs:
+        baseline: Side = CallsEager(ring, waited=False)
+        return Sides(method="calls", baseline=baseline, candidate=RunnerCalls(trial.runner, len(ring), left))
+    candidate = RunnerReplays(trial.runner, len(ring), left, trial.call_s)
+    try:
+        baseline, method = GraphEager(ring, trial.rules.eager_s), "graph"
+    except RuntimeError as error:
+        torch.cuda.synchronize()
+        trial.note(
+            "baseline",
+            CheckResult.NOTE,
+            f"eager cannot be captured as a graph ({first_line(error)}); it is timed by calls",
+        )
+        baseline, method = CallsEager(ring, waited=False), "calls"
+    return Sides(method="graph", baseline=baseline, candidate=candidate, baseline_method=method)
+
+
+def first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0][:200]
+
+
+def check_census(trial: Trial, census: Sequence[Any], ring: int) -> bool:
+    """Whether every ring entry was captured as the same work; False when capture is not possible at all.
+
+    Raises:
+        Fallen: work that capture shows to be missing, elsewhere, or not the same for every entry.
+    """
+    entries = [entry for entry in census if isinstance(entry, dict)]
+    errors = [str(entry["error"]) for entry in entries if entry.get("error")]
+    if errors:
+        trial.note("graph capture", CheckResult.NOTE, capture_words(errors[0]))
+        if "UNJOINED" in errors[0]:
+            raise Fallen(Outcome.SUSPECT, Stage.TIME, capture_words(errors[0]))
+        return False
+    if len(entries) != ring:
+        raise Fallen(Outcome.SUSPECT, Stage.TIME, "its process answered for fewer ring entries than it was asked for")
+    kinds = [entry.get("kinds") or {} for entry in entries]
+    if any(not entry for entry in kinds):
+        words = f"nothing was launched on the stream it was given: its graph is empty; {STREAM_WORDS}"
+        trial.note("graph capture", CheckResult.FAIL, words)
+        raise Fallen(Outcome.SUSPECT, Stage.TIME, words)
+    if any(entry.get("host") for entry in kinds):
+        words = "its graph holds calls back to the host, which candidates may not make"
+        trial.note("graph capture", CheckResult.FAIL, words)
+        raise Fallen(Outcome.SUSPECT, Stage.TIME, words)
+    work = {tuple(map(str, entry.get("kernels") or ())) for entry in entries}
+    if len(work) > 1:
+        words = "it launches other kernels for some inputs than for others: one call may do the work of several"
+        trial.note("graph capture", CheckResult.FAIL, words)
+        raise Fallen(Outcome.SUSPECT, Stage.TIME, words)
+    other = ", ".join(f"{count} {kind}" for kind, count in kinds[0].items() if kind != "kernel")
+    names = ", ".join(next(iter(work)))
+    trial.note("graph capture", CheckResult.PASS, names + (f"; {other}" if other else ""))
+    return True
+
+
+def capture_words(error: str) -> str:
+    if "UNJOINED" in error:
+        return f"it forks work to another stream and does not join it; {STREAM_WORDS}"
+    if "IMPLICIT" in error:
+        return f"it uses the default stream; {STREAM_WORDS}"
+    return f"it cannot be captured as a graph ({error}); it is timed by calls"
+
+
+def call_pairs(trial: Trial, ring: Sequence[Set], sides: Sides) -> Pairs | None:
+    """What one call costs a user, each call waited for; on a host that is the same number."""
+    if trial.bench.device.type == "cpu" or trial.runner is None or not trial.request.full:
+        return None
+    candidate = RunnerWaited(trial.runner, len(ring), lambda: trial.at.left_s)
+    found = race(CallsEager(ring, waited=True), candidate, budget_s=CALL_BUDGET_S, beam_us=None, width=2 * WIDTH)
+    return None if found.doubt or not found.candidate_us else found
+
+
+# --------------------------------------------------------------------------- the record
+
+
+def write_measurement(
+    trial: Trial, pairs: Pairs, calls: Pairs | None, sides: Sides, ring: int, watch: Watch | None
+) -> Measurement:
     """The record. A claim that cannot be believed leaves no number that could be ranked."""
+    words = tuple(sorted(pairs.disturbances))
     if pairs.doubt or not pairs.candidate_us:
-        badge = Badge.SUSPECT if pairs.doubt else Badge.UNTRUSTED
         return Measurement(
-            method=method,
+            method=sides.method,
             median_us=0.0,
             low_us=0.0,
             high_us=0.0,
             launches=pairs.launches,
             ring=ring,
-            badge=badge,
+            badge=Badge.SUSPECT if pairs.doubt else Badge.UNTRUSTED,
             flush=trial.bench.flush,
-            disturbances=(pairs.doubt,) if pairs.doubt else (),
+            disturbances=(*words, *((pairs.doubt,) if pairs.doubt else ())),
         )
     low, high = stats.median_interval(pairs.candidate_us)
-    found = stats.speedup(pairs.baseline_us, pairs.candidate_us)
     taken = len(pairs.candidate_us) + pairs.dropped
     disturbed = pairs.dropped > DROPPED_MOST * taken
-    median = stats.median(pairs.candidate_us)
-    host = trial.bench.device.type == "cpu"
+    on_host = trial.bench.device.type == "cpu"
+    called = pairs if on_host else calls
     return Measurement(
-        method=method,
-        median_us=median,
+        method=sides.method,
+        median_us=stats.median(pairs.candidate_us),
         low_us=low,
         high_us=high,
         samples_us=tuple(pairs.candidate_us),
-        call_us=median if host else None,
+        call_us=stats.median(called.candidate_us) if called else None,
         baselines_us={"eager": stats.median(pairs.baseline_us)},
-        speedup={"eager": found} if found and not disturbed else {},
-        call_speedup={"eager": found} if found and host and not disturbed else {},
+        speedup={} if disturbed else ratios(pairs),
+        call_speedup={} if disturbed or called is None else ratios(called),
         launches=pairs.launches,
         warmup=pairs.warmup,
         dropped=pairs.dropped,
         ring=ring,
         flush=trial.bench.flush,
+        clocks=watch.readings() if watch is not None else {},
+        disturbances=words,
+        precision=trial.precision,
+        baseline_precision=trial.rules.baseline_precision,
+        floor_us=trial.rules.floor_us,
         noise=stats.noise(pairs.candidate_us),
         badge=Badge.UNTRUSTED if disturbed else Badge.MEASURED,
         screened=pairs.screened,
     )
+
+
+def ratios(pairs: Pairs) -> dict[str, Speedup]:
+    found = stats.speedup(pairs.baseline_us, pairs.candidate_us)
+    return {"eager": found} if found else {}

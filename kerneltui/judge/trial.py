@@ -19,6 +19,9 @@ from kerneltui.judge import hard_inputs
 from kerneltui.judge.bench import Bench, Set, Workload
 from kerneltui.judge.compare import BITS, Expected, Finding, compare
 from kerneltui.judge.deaths import death_of
+from kerneltui.judge.fallen import Fallen
+from kerneltui.judge.lanes import Lane
+from kerneltui.judge.pairs import number
 from kerneltui.judge.runners import (
     Runner,
     RunnerEnded,
@@ -44,7 +47,11 @@ class Request:
     full: bool = True
     beam_us: float | None = None
     filter: bool = True  # forbid system calls in the runner
+    module: bool = False
+    certify: bool = False
+    lower_precision: bool = True  # may a lower class than the problem's win
     resources: tuple[dict[str, Any], ...] = ()  # of each kernel, as the compiler said
+    launches: tuple[dict[str, Any], ...] = ()  # sizes of launches, where the source states them
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,14 +62,9 @@ class Rules:
     allow_nan: bool
     truth: bool  # whether a float64 answer is affordable
     hard: bool = True  # whether hard inputs are tried
-
-
-class Fallen(Exception):
-    """The candidate fell: the verdict is clear."""
-
-    def __init__(self, outcome: Outcome, stage: Stage, message: str, errors: Sequence[ErrorReport] = ()) -> None:
-        super().__init__(message)
-        self.outcome, self.stage, self.message, self.errors = outcome, stage, message, tuple(errors)
+    eager_s: float = 1e-3  # one warm call of the reference
+    baseline_precision: str = ""
+    floor_us: float | None = None
 
 
 @dataclass(slots=True)
@@ -79,7 +81,7 @@ class Progress:
 class Trial:
     """The sequence for one compiled candidate."""
 
-    def __init__(self, bench: Bench, request: Request, rules: Rules, lane: Any) -> None:
+    def __init__(self, bench: Bench, request: Request, rules: Rules, lane: Lane) -> None:
         self.bench = bench
         self.request = request
         self.rules = rules
@@ -87,6 +89,9 @@ class Trial:
         self.at = Progress(left_s=request.deadline_s)
         self.runner: Runner | None = None
         self.ring: list[Set] = []
+        self.workspace: int | None = None
+        self.call_s = request.deadline_s  # the fastest plain call so far, as the runner claims
+        self.precision = ""
 
     def run(self) -> Verdict:
         """The verdict; only a machine's fault raises."""
@@ -171,6 +176,7 @@ class Trial:
             )
         self.at.workspace_bytes = wanted
         if wanted == 0:
+            self.bench.workspace = None
             return None
         if wanted > self.bench.workspace_most:
             raise Fallen(
@@ -179,8 +185,10 @@ class Trial:
                 f"it asks for {wanted / 2**20:,.0f} MiB of workspace; {self.bench.workspace_most / 2**20:,.0f} MiB "
                 "can be had here",
             )
-        self.bench.lay_workspace(wanted)
-        return self.bench.workspace_start
+        offset = self.bench.lay_workspace(wanted)
+        if self.bench.arena.grant:
+            self.ask("lend", **self.bench.arena.grant)
+        return offset
 
     # ------------------------------------------------------------------ checking
 
@@ -217,20 +225,24 @@ class Trial:
 
     def call(self, filled: Set, workspace: int | None) -> None:
         if workspace is not None:
-            self.bench.poison_workspace(self.at.workspace_bytes)
+            self.bench.poison_workspace()
         self.lane.settle()
         answer = self.ask(
             "call", offsets=filled.slot.offsets, symbols=list(filled.workload.symbols), workspace=workspace
         )
         self.at.calls += 1
+        claimed = number(answer.get("elapsed_ns")) / 1e9
+        self.call_s = min(self.call_s, claimed) if claimed > 0 else self.call_s
         code = answer.get("code")
-        if answer.get("fault") or code != 0:
-            message = self.lane.launch_words(answer, self.request) or f"{self.request.function} returned {code}"
+        found = self.lane.fault(answer, self.request)
+        if found is None and code != 0:
+            found = Outcome.LAUNCH_ERROR, f"{self.request.function} returned {code}, which means that it failed"
+        if found is not None:
             self.lane.still_answers()
-            raise Fallen(Outcome.LAUNCH_ERROR, Stage.LAUNCH, message)
+            raise Fallen(found[0], Stage.LAUNCH, found[1])
 
     def check_guards(self, sets: Sequence[Set]) -> None:
-        broken = self.bench.broken_guards([filled.slot for filled in sets], self.at.workspace_bytes)
+        broken = self.bench.broken_guards([filled.slot for filled in sets])
         if broken:
             self.note("guards intact", CheckResult.FAIL, broken)
             raise Fallen(Outcome.MISMATCH, Stage.CHECK, f"it writes outside its buffers: {broken}")
@@ -333,7 +345,7 @@ class Trial:
         before = [self.bench.fingerprints.of(filled.slot) for filled in self.ring]
         if self.workspace is not None:
             self.workspace = self.workspace_for(self.bench.main)
-            self.bench.poison_workspace(self.at.workspace_bytes)
+            self.bench.poison_workspace()
         assert self.runner is not None
         try:
             measurement, visited = measure(self, self.ring)

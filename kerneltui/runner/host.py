@@ -48,7 +48,7 @@ class HostLane:
         self.ring = [self.arguments(offsets, symbols, workspace) for offsets in ring]
         return {"method": "calls"}
 
-    def slice(self, order: list[int], graphs: bool = False) -> dict[str, Any]:
+    def slice(self, order: list[int]) -> dict[str, Any]:
         """Calls on these ring entries, one after another; nothing of ours runs in between."""
         function = self.library.function
         calls = [self.ring[entry] for entry in order]

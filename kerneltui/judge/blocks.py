@@ -1,0 +1,102 @@
+"""Device memory that a runner can open, and whether the device still answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from kerneltui.errors import DeviceLost, MachineError
+from kerneltui.judge.arena import GUARD_BYTES
+
+
+def runtime() -> Any:
+    """CUDA's runtime, bound."""
+    try:
+        from cuda.bindings import runtime as bound
+    except ImportError as error:
+        raise MachineError("cuda-bindings is missing: pip install 'kerneltui[cuda]'") from error
+    return bound
+
+
+def checked(answer: tuple[Any, ...]) -> Any:
+    """The value of a runtime call."""
+    status, *values = answer
+    if int(status) == 2:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+    if int(status) != 0:
+        raise MachineError(f"CUDA: {status.name}")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+class Block:
+    """Device memory of its own allocation, as torch sees it and as another process opens it."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.address = int(checked(runtime().cudaMalloc(size_bytes)))
+        self.handle = bytes(checked(runtime().cudaIpcGetMemHandle(self.address)).reserved).hex()
+        self.bytes = torch.as_tensor(Interface(self.address, size_bytes), device="cuda")
+
+    def close(self) -> None:
+        """Free it; no view may be used afterwards."""
+        if self.address:
+            runtime().cudaFree(self.address)
+            self.address = 0
+
+
+class Interface:
+    """Raw device memory as numba's array interface describes it."""
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size_bytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "strides": None,
+            "version": 3,
+        }
+
+
+class CudaArena:
+    """One allocation for all sets, another for the workspace, which is made when a candidate asks for one."""
+
+    def __init__(self, size_bytes: int) -> None:
+        self.size_bytes = size_bytes
+        self.own = Block(size_bytes)
+        self.block = self.own.bytes
+        self.extra: Block | None = None
+
+    @property
+    def grant(self) -> dict[str, Any]:
+        """What a runner needs to open the workspace."""
+        return {} if self.extra is None else {"handle": self.extra.handle}
+
+    def workspace(self, size_bytes: int) -> tuple[torch.Tensor, int]:
+        """Memory for a workspace with its guard bands, and the offset of the workspace in it."""
+        wanted = size_bytes + 2 * GUARD_BYTES
+        if self.extra is None or self.extra.size_bytes < wanted:
+            if self.extra is not None:
+                self.extra.close()
+            self.extra = Block(wanted)
+        return self.extra.bytes[:wanted], GUARD_BYTES
+
+    def close(self) -> None:
+        """Free both."""
+        self.own.close()
+        if self.extra is not None:
+            self.extra.close()
+
+
+def device_must_answer() -> None:
+    """A small sum on the device.
+
+    Raises:
+        DeviceLost: it gives none.
+    """
+    try:
+        if int(torch.ones(64, device="cuda").sum()) == 64:
+            return
+    except RuntimeError as error:
+        raise DeviceLost(f"The GPU does not answer any more: {error}") from error
+    raise DeviceLost("The GPU gives wrong answers to a sum of ones.")

@@ -1,0 +1,203 @@
+"""Timing on a GPU: graphs and calls of both sides, and what NVML says meanwhile."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from kerneltui.judge.bench import Set
+from kerneltui.judge.pairs import RunnerCalls, Slice, number, visiting_order
+from kerneltui.judge.runners import Runner
+
+log = logging.getLogger(__name__)
+
+CHAIN_S = 0.0004  # replays of a chain this long hide the host's launch of the next one
+CHAIN_MOST = 512
+THROTTLES = {  # bits of NVML's reasons that make a pair unlike the others
+    0x8: "clock slowed by hardware",
+    0x20: "software thermal slowdown",
+    0x40: "hardware thermal slowdown",
+    0x80: "power brake",
+}
+
+
+# --------------------------------------------------------------------------- sides of a pair
+
+
+class GraphEager:
+    """Eager captured as one graph over the ring, replayed."""
+
+    method = "graph"
+
+    def __init__(self, ring: Sequence[Set], each_s: float) -> None:
+        launches = chain_length(each_s, len(ring))
+        self.order = visiting_order(len(ring), launches, random.SystemRandom())
+        self.graph = torch.cuda.CUDAGraph()
+        self.kept: list[Any] = []
+        warm_up(ring)
+        with torch.no_grad(), torch.cuda.graph(self.graph):
+            for entry in self.order:
+                # Kept while capturing, so that outputs do not share memory: a candidate's do not either.
+                self.kept.append(ring[entry].module(*ring[entry].arguments))
+        self.events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+
+    def slice(self, launches: int) -> Slice:
+        repeat = max(1, round(launches / len(self.order)))
+        first, last = self.events
+        start = time.perf_counter()
+        first.record()
+        for _ in range(repeat):
+            self.graph.replay()
+        last.record()
+        torch.cuda.synchronize()
+        wall = time.perf_counter() - start
+        return Slice(claimed_s=first.elapsed_time(last) / 1e3, wall_s=wall, launches=repeat * len(self.order))
+
+
+def warm_up(ring: Sequence[Set]) -> None:
+    """Lazy set-up of libraries may not happen under capture."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.no_grad(), torch.cuda.stream(side):
+        for filled in ring[:2]:
+            filled.module(*filled.arguments)
+    torch.cuda.current_stream().wait_stream(side)
+    torch.cuda.synchronize()
+
+
+class CallsEager:
+    """Eager calls: enqueued one after another, or each waited for."""
+
+    method = "calls"
+
+    def __init__(self, ring: Sequence[Set], *, waited: bool, call: Callable[[Set], Any] | None = None) -> None:
+        self.ring = list(ring)
+        self.waited = waited
+        self.call = call or (lambda filled: filled.module(*filled.arguments))
+        self.rng = random.SystemRandom()
+        self.events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+
+    def slice(self, launches: int) -> Slice:
+        sets = [self.ring[entry] for entry in visiting_order(len(self.ring), launches, self.rng)]
+        first, last = self.events
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        with torch.no_grad():
+            first.record()
+            for filled in sets:
+                self.call(filled)
+                if self.waited:
+                    torch.cuda.current_stream().synchronize()
+            last.record()
+        torch.cuda.synchronize()
+        wall = time.perf_counter() - start
+        spent = wall if self.waited else first.elapsed_time(last) / 1e3
+        return Slice(claimed_s=spent, wall_s=wall, launches=len(sets))
+
+
+class RunnerReplays(RunnerCalls):
+    """Replays of the candidate's graphs: none of its host code runs."""
+
+    def __init__(self, runner: Runner, ring: int, left_s: Callable[[], float], each_s: float) -> None:
+        super().__init__(runner, ring, left_s)
+        self.order = visiting_order(ring, chain_length(each_s, ring), self.rng)
+        self.visited.update(self.order)
+        self.joined = bool(runner.ask("chain", left_s(), order=self.order).get("chained"))
+
+    def slice(self, launches: int) -> Slice:
+        repeat = max(1, round(launches / len(self.order)))
+        limit = self.left_s()
+        start = time.perf_counter()
+        self.runner.send("replay", repeat=repeat)
+        answer = self.runner.receive(limit)
+        wall = time.perf_counter() - start
+        claimed = number(answer.get("elapsed_ns")) / 1e9
+        return Slice(claimed_s=claimed, wall_s=wall, launches=repeat * len(self.order))
+
+
+class RunnerWaited(RunnerCalls):
+    """Plain calls of the candidate, each waited for."""
+
+    def slice(self, launches: int) -> Slice:
+        order = visiting_order(self.ring, launches, self.rng)
+        limit = self.left_s()
+        start = time.perf_counter()
+        self.runner.send("calls", order=order)
+        answer = self.runner.receive(limit)
+        wall = time.perf_counter() - start
+        return Slice(claimed_s=number(answer.get("elapsed_ns")) / 1e9, wall_s=wall, launches=launches)
+
+
+def chain_length(each_s: float, ring: int) -> int:
+    """Launches of one chain: every ring entry, and long enough to hide what the host does between chains."""
+    turns = max(1, round(CHAIN_S / max(each_s, 1e-7) / ring))
+    return max(ring, min(CHAIN_MOST, turns * ring))
+
+
+# --------------------------------------------------------------------------- NVML
+
+
+class Watch:
+    """What NVML says while pairs are taken; everything it withholds is left out, never 0."""
+
+    def __init__(self, uuid: str) -> None:
+        self.nvml: Any = None
+        self.handle: Any = None
+        self.known: set[int] = set()
+        self.counted = 0
+        try:
+            import pynvml
+        except ImportError:
+            return
+        try:
+            pynvml.nvmlInit()
+            self.handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+            self.nvml = pynvml
+        except pynvml.NVMLError as error:
+            log.warning("NVML does not answer for %s: %s", uuid, error)
+
+    def ask(self, name: str, *arguments: Any) -> Any:
+        """One reading; None where the driver withholds it."""
+        if self.nvml is None:
+            return None
+        try:
+            return getattr(self.nvml, name)(self.handle, *arguments)
+        except self.nvml.NVMLError:
+            return None
+
+    def begin(self) -> None:
+        """The processes that are there now are the judge, the runner, and whoever else was there before."""
+        self.known = self.processes()
+
+    def processes(self) -> set[int]:
+        found = self.ask("nvmlDeviceGetComputeRunningProcesses")
+        return {process.pid for process in found} if found else set()
+
+    def disturbed(self) -> str:
+        """Why the last pair may not be believed; "" when nothing is known against it."""
+        reasons = self.ask("nvmlDeviceGetCurrentClocksThrottleReasons") or 0
+        words = [word for bit, word in THROTTLES.items() if reasons & bit]
+        self.counted += 1
+        if self.counted % 8 == 1:  # a millisecond each
+            strangers = self.processes() - self.known
+            if strangers:
+                words.append(f"{len(strangers)} other processes came onto the device")
+        return ", ".join(words)
+
+    def readings(self) -> dict[str, str]:
+        """Clocks and temperature, "" for what is withheld."""
+        if self.nvml is None:
+            return {}
+        core = self.ask("nvmlDeviceGetClockInfo", self.nvml.NVML_CLOCK_SM)
+        memory = self.ask("nvmlDeviceGetClockInfo", self.nvml.NVML_CLOCK_MEM)
+        warmth = self.ask("nvmlDeviceGetTemperature", self.nvml.NVML_TEMPERATURE_GPU)
+        return {
+            "sm": f"{core} MHz" if core else "",
+            "memory": f"{memory} MHz" if memory else "",
+            "temperature": f"{warmth} °C" if warmth else "",
+        }

@@ -1,0 +1,171 @@
+"""A CUDA candidate: the judge's memory is opened by IPC handle, launches are captured once and replayed.
+
+Nothing of the candidate's host code runs while replays are timed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from typing import Any
+
+from kerneltui.runner import confinement
+from kerneltui.runner.graphs import Graphs
+from kerneltui.runner.library import Library, pointer_arguments
+
+
+class CudaError(RuntimeError):
+    """A call of ours on the device failed; the text begins with CUDA's own name for it."""
+
+
+def checked(answer: tuple[Any, ...]) -> Any:
+    """The value of a driver call."""
+    status, *values = answer
+    if int(status) != 0:
+        raise CudaError(f"{status.name}")
+    return values[0] if len(values) == 1 else tuple(values)
+
+
+class CudaLane:
+    """One loaded candidate and the judge's buffers on a GPU."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        sys.path += spec["paths"]  # where cuda.bindings lies
+        from cuda.bindings import driver
+
+        self.driver = driver
+        checked(driver.cuInit(0))
+        self.device = checked(driver.cuDeviceGet(0))
+        self.context = checked(driver.cuDevicePrimaryCtxRetain(self.device))
+        checked(driver.cuCtxSetCurrent(self.context))
+        self.stream = checked(driver.cuStreamCreate(int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)))
+        self.base = self.open_memory(spec["handle"])
+        self.workspace_base = 0
+        self.symbols: int = spec["symbols"]
+        self.notes = confinement.limit(memory_bytes=None, processes=None, file_bytes=spec["file_bytes"])
+        self.notes += confinement.forbid_calls() if spec["filter"] else ["no system call filter: switched off"]
+        self.library = Library(
+            spec["library_fd"], spec["function"], pointers=spec["pointers"], symbols=self.symbols, stream=True
+        )
+        self.runtime = candidate_runtime()
+        self.graphs = Graphs(driver, self.stream)
+        self.ring: list[tuple[object, ...]] = []
+        self.start_event = checked(driver.cuEventCreate(0))
+        self.end_event = checked(driver.cuEventCreate(0))
+
+    def open_memory(self, handle: str) -> int:
+        opened = self.driver.CUipcMemHandle()
+        opened.reserved = bytes.fromhex(handle)
+        lazy = int(self.driver.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS)
+        return int(checked(self.driver.cuIpcOpenMemHandle(opened, lazy)))
+
+    def describe(self) -> dict[str, Any]:
+        """What the judge is told after loading."""
+        return {"notes": self.notes}
+
+    def lend(self, handle: str) -> dict[str, Any]:
+        """Open the block that holds the workspace."""
+        if self.workspace_base:
+            checked(self.driver.cuIpcCloseMemHandle(self.workspace_base))
+        self.workspace_base = self.open_memory(handle)
+        return {}
+
+    def workspace(self, symbols: list[int]) -> dict[str, Any]:
+        """Bytes of workspace at these sizes."""
+        return {"bytes": self.library.workspace_bytes(symbols)}
+
+    def arguments(self, offsets: list[int], symbols: list[int], workspace: int | None) -> tuple[object, ...]:
+        """The C arguments of one call."""
+        where = None if workspace is None else self.workspace_base + workspace
+        return pointer_arguments(self.base, offsets, symbols, where, int(self.stream))
+
+    # ------------------------------------------------------------------ plain calls
+
+    def call(self, offsets: list[int], symbols: list[int], workspace: int | None) -> dict[str, Any]:
+        """One plain call, until the device is idle; what the candidate's own runtime and the device say of it."""
+        self.last_error()
+        start = time.perf_counter_ns()
+        code = self.library.function(*self.arguments(offsets, symbols, workspace))
+        refused = self.last_error()
+        status = self.driver.cuCtxSynchronize()[0]
+        answer = {"code": code, "elapsed_ns": time.perf_counter_ns() - start}
+        if refused:
+            answer["fault"] = refused
+        if int(status) != 0:
+            answer["fault"] = answer["sticky"] = status.name
+        return answer
+
+    def last_error(self) -> str:
+        """What the candidate's own runtime has noted since it was last asked: a launch that was refused says nothing else."""
+        if self.runtime is None:
+            return ""
+        code = self.runtime.cudaGetLastError()
+        return self.runtime.cudaGetErrorName(code).decode() if code else ""
+
+    # ------------------------------------------------------------------ timed launches
+
+    def prepare(self, ring: list[list[int]], symbols: list[int], workspace: int | None) -> dict[str, Any]:
+        """Capture one graph per ring entry and take a census of each."""
+        self.ring = [self.arguments(offsets, symbols, workspace) for offsets in ring]
+        census: list[dict[str, Any]] = []
+        for arguments in self.ring:
+            census.append(self.graphs.capture(self.library.function, arguments))
+            refused = self.last_error()
+            if refused and not census[-1].get("error"):
+                census[-1]["error"] = refused
+            if census[-1].get("error"):
+                break  # this candidate cannot be captured
+        return {"method": "graph", "census": census}
+
+    def chain(self, order: list[int]) -> dict[str, Any]:
+        """One graph that visits ring entries in this order."""
+        return {"chained": self.graphs.chain(order)}
+
+    def replay(self, repeat: int) -> dict[str, Any]:
+        """Replay the chain; device time by events, from the first launch to an idle device."""
+        driver = self.driver
+        start = time.perf_counter_ns()
+        checked(driver.cuEventRecord(self.start_event, self.stream))
+        self.graphs.launch(repeat)
+        checked(driver.cuEventRecord(self.end_event, self.stream))
+        checked(driver.cuCtxSynchronize())
+        wall = time.perf_counter_ns() - start
+        return {"elapsed_ns": self.between_events() * 1e6, "wall_ns": wall, "code": 0}
+
+    def slice(self, order: list[int]) -> dict[str, Any]:
+        """Plain calls one after another without waiting in between; device time by events."""
+        driver, function = self.driver, self.library.function
+        calls = [self.ring[entry] for entry in order]
+        codes = 0
+        checked(driver.cuEventRecord(self.start_event, self.stream))
+        for arguments in calls:
+            codes |= function(*arguments)
+        checked(driver.cuEventRecord(self.end_event, self.stream))
+        checked(driver.cuCtxSynchronize())
+        return {"elapsed_ns": self.between_events() * 1e6, "code": codes}
+
+    def calls(self, order: list[int]) -> dict[str, Any]:
+        """Plain calls, each waited for: what one call costs a user."""
+        driver, function = self.driver, self.library.function
+        codes = 0
+        start = time.perf_counter_ns()
+        for entry in order:
+            codes |= function(*self.ring[entry])
+            driver.cuStreamSynchronize(self.stream)
+        return {"elapsed_ns": time.perf_counter_ns() - start, "code": codes}
+
+    def between_events(self) -> float:
+        return float(checked(self.driver.cuEventElapsedTime(self.start_event, self.end_event)))
+
+
+def candidate_runtime() -> ctypes.CDLL | None:
+    """The libcudart that came with the candidate: errors of launches are noted there, not in ours."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        paths = {line.split(None, 5)[5].strip() for line in file if "libcudart.so" in line}
+    for path in paths:
+        library = ctypes.CDLL(path, mode=os.RTLD_NOW | os.RTLD_NOLOAD)
+        library.cudaGetErrorName.restype = ctypes.c_char_p
+        return library
+    return None
