@@ -1,0 +1,160 @@
+"""Every act of a person, in one table: keys, footer, `?`, palette, docs and command-line twins come from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from kerneltui.records import DecisionKind
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Action:
+    """One thing that can be done on the main screen."""
+
+    id: str  # what `[keys]` in a configuration names
+    keys: tuple[str, ...]  # Textual's names; the first is shown
+    title: str  # in `?` and the palette
+    short: str = ""  # in the footer; "" is not shown there
+    group: str = "view"  # move, view, steer, copy, engine
+    decision: DecisionKind | None = None  # what it asks the engine for
+    twin: str = ""  # the same on the command line, after `kerneltui`
+    undo: bool = False  # z takes it back
+    argument: str = ""  # what the palette takes after its name
+    command: str = ""  # its name in the palette; "" is the title
+
+
+K = DecisionKind
+ACTIONS: tuple[Action, ...] = (
+    # steer
+    Action(id="node.open", keys=("enter",), title="open in full; on a round or idea: open or close", short="open",
+           twin="show SESSION NODE"),
+    Action(id="idea.edit", keys=("e",), title="edit the idea", short="edit", group="steer", decision=K.EDIT,
+           twin="edit SESSION IDEA", undo=True, command="edit idea"),
+    Action(id="kernel.inject", keys=("i",), title="inject a kernel: a file, a paste, or the skeleton", short="inject",
+           group="steer", decision=K.INJECT, twin="inject SESSION FILE", undo=True, argument="FILE", command="inject"),
+    Action(id="branch.prune", keys=("x",), title="prune: cut off this and all below it", short="prune", group="steer",
+           decision=K.PRUNE, twin="prune SESSION NODE", undo=True, command="prune"),
+    Action(id="branch.restore", keys=("X",), title="restore what was pruned", group="steer", decision=K.RESTORE,
+           twin="restore SESSION NODE", undo=True, command="restore"),
+    Action(id="branch.pin", keys=("p",), title="pin: keep as a parent whatever comes; again: unpin", short="pin",
+           group="steer", decision=K.PIN, twin="pin SESSION NODE", undo=True, command="pin"),
+    Action(id="branch.unpin", keys=(), title="unpin", group="steer", decision=K.UNPIN, twin="unpin SESSION NODE",
+           undo=True, command="unpin"),
+    Action(id="node.retry", keys=("r",), title="retry: have it written or judged again", short="retry", group="steer",
+           decision=K.RETRY, twin="retry SESSION NODE", command="retry"),
+    Action(id="group.retry", keys=("R",), title="retry everything that failed in the same way", group="steer",
+           decision=K.RETRY, twin="retry SESSION --like NODE", command="retry signature"),
+    Action(id="node.note", keys=("m",), title="note: kept with the node and given to later prompts", short="note",
+           group="steer", decision=K.NOTE, twin="note SESSION NODE TEXT", undo=True, argument="TEXT", command="note"),
+    Action(id="idea.add", keys=("a",), title="add an idea of your own", group="steer", decision=K.ADD_IDEA,
+           twin="add SESSION TITLE", undo=True, command="add idea"),
+    Action(id="kernel.fork", keys=("E",), title="fork: edit this kernel as a new variant", group="steer",
+           decision=K.INJECT, twin="inject SESSION FILE --parent NODE", undo=True, command="fork"),
+    Action(id="idea.expand", keys=("+",), title="write more variants of this idea", group="steer", decision=K.EXPAND,
+           twin="expand SESSION IDEA", argument="COUNT", command="expand"),
+    Action(id="kernel.certify", keys=("C",), title="certify: measure again in a fresh process, with the sanitizers",
+           group="steer", decision=K.CERTIFY, twin="certify SESSION NODE", command="certify"),
+    Action(id="idea.approve", keys=("A",), title="approve the proposed idea", group="steer", decision=K.APPROVE,
+           twin="approve SESSION IDEA", command="approve"),
+    Action(id="idea.reject", keys=(), title="reject the proposed idea", group="steer", decision=K.REJECT,
+           twin="reject SESSION IDEA", command="reject"),
+    Action(id="edit.undo", keys=("z", "u"), title="undo", short="undo", group="steer", command="undo"),
+    Action(id="edit.redo", keys=("Z",), title="redo", group="steer", command="redo"),
+    Action(id="row.mark", keys=("space",), title="mark this row; acts then apply to all that are marked", group="steer"),
+    Action(id="row.range", keys=("v",), title="mark from the last mark to here", group="steer"),
+    Action(id="row.unmark", keys=(), title="clear all marks", group="steer", command="clear marks"),
+    # engine
+    Action(id="engine.pause", keys=("P",), title="pause or resume the search", short="pause", group="engine",
+           decision=K.PAUSE, twin="pause SESSION", command="pause"),
+    Action(id="engine.resume", keys=(), title="resume the search", group="engine", decision=K.RESUME,
+           twin="resume SESSION", command="resume"),
+    Action(id="engine.budget", keys=("b",), title="change rounds and caps: usd 40, rounds +2, wall 2h", group="engine",
+           decision=K.BUDGET, twin="budget SESSION NAME=VALUE", argument="NAME VALUE", command="budget"),
+    Action(id="engine.start", keys=("s",), title="start the engine, if none runs", group="engine",
+           twin="run SESSION", command="start"),
+    Action(id="engine.log", keys=(), title="open the engine's log", group="engine", command="engine log"),
+    Action(id="engine.stop", keys=("Q",), title="stop the search and close (asks)", group="engine", decision=K.STOP,
+           twin="stop SESSION", command="stop"),
+    Action(id="app.quit", keys=("q",), title="close the viewer; the search goes on", short="quit", group="engine",
+           command="quit"),
+    # view
+    Action(id="view.filter", keys=("slash",), title="filter the tree", short="filter", twin="ls SESSION --filter TEXT",
+           argument="TEXT", command="filter"),
+    Action(id="view.next_match", keys=("n",), title="next failure; in a log: next error", command="next failure"),
+    Action(id="view.previous_match", keys=("N",), title="previous failure; in a log: previous error"),
+    Action(id="goto.best", keys=("B",), title="go to the best variant", command="goto best"),
+    Action(id="goto.running", keys=(), title="go to the next running variant", command="goto running"),
+    Action(id="goto.node", keys=(), title="go to a node", argument="ID", command="goto"),
+    Action(id="view.sort", keys=("o",), title="sort: best, newest, name, cost", argument="ORDER", command="sort"),
+    Action(id="view.diff", keys=("d",), title="diff against the parent", short="diff", twin="show SESSION NODE --diff",
+           command="diff"),
+    Action(id="view.diff_base", keys=("D",), title="diff base: parent, best, marked", command="diff base"),
+    Action(id="view.times", keys=("t",), title="timings", command="timings"),
+    Action(id="view.compare", keys=("c",), title="compare two marked variants", argument="A B", command="compare",
+           twin="show SESSION A B"),
+    Action(id="view.failures", keys=("f",), title="failures, grouped by what went wrong", short="failures",
+           twin="failures SESSION", command="failures"),
+    Action(id="view.review", keys=("V",), title="review proposed ideas", command="review"),
+    Action(id="view.wrap", keys=("W",), title="wrap long lines in the detail pane", command="wrap"),
+    Action(id="view.next_tab", keys=("right_square_bracket",), title="next tab of the detail pane"),
+    Action(id="view.previous_tab", keys=("left_square_bracket",), title="previous tab of the detail pane"),
+    Action(id="view.next_part", keys=("right_curly_bracket",), title="next round; in a diff: next hunk"),
+    Action(id="view.previous_part", keys=("left_curly_bracket",), title="previous round; in a diff: previous hunk"),
+    Action(id="view.detail_down", keys=("J",), title="scroll the detail pane down"),
+    Action(id="view.detail_up", keys=("K",), title="scroll the detail pane up"),
+    Action(id="view.follow", keys=("F",), title="freeze the view; the search works on", command="freeze"),
+    Action(id="view.raw", keys=("vertical_line",), title="raw view: no panes, for the terminal's own selection",
+           command="raw"),
+    Action(id="view.pane_next", keys=("tab",), title="next pane", group="move"),
+    Action(id="view.pane_previous", keys=("shift+tab",), title="previous pane", group="move"),
+    Action(id="view.pane_1", keys=("1",), title="tree", group="move"),
+    Action(id="view.pane_2", keys=("2",), title="detail", group="move"),
+    Action(id="view.pane_3", keys=("3",), title="plot", group="move"),
+    Action(id="view.pane_4", keys=("4",), title="workers", group="move"),
+    Action(id="view.pane_5", keys=("5",), title="budget and spend", group="move", command="spend"),
+    Action(id="view.pane_6", keys=("6",), title="events", group="move"),
+    Action(id="view.back", keys=("escape",), title="back; clear the filter, then the marks", group="move"),
+    Action(id="copy.yank", keys=("y",), title="copy: then i id, c code, p path, t times, l log", group="copy",
+           command="yank"),
+    Action(id="result.export", keys=(), title="export the winner as plain source", group="copy",
+           twin="export SESSION VARIANT --to DIR", argument="DIR", command="export"),
+    Action(id="view.theme", keys=(), title="theme", argument="NAME", command="theme"),
+    Action(id="view.home", keys=(), title="all sessions", command="home", twin="ls"),
+    Action(id="view.screenshot", keys=(), title="save the screen as an SVG", command="screenshot"),
+    Action(id="app.palette", keys=("colon", "ctrl+p"), title="all commands", short="commands"),
+    Action(id="app.help", keys=("question_mark",), title="all keys", short="keys"),
+    Action(id="app.redraw", keys=("ctrl+l",), title="redraw the screen", command="redraw"),
+)  # fmt: skip
+
+FORBIDDEN = frozenset(
+    {"ctrl+a", "ctrl+b", "ctrl+s", "ctrl+q", "ctrl+h", "ctrl+j", "ctrl+k", "ctrl+w", "ctrl+enter", "shift+enter"}
+)  # taken by tmux, screen, flow control, terminals in a browser, or never sent
+KEY_TEXT = {
+    "slash": "/", "colon": ":", "question_mark": "?", "right_square_bracket": "]", "left_square_bracket": "[",
+    "right_curly_bracket": "}", "left_curly_bracket": "{", "vertical_line": "|", "escape": "esc", "plus": "+",
+}  # fmt: skip
+GROUP_TITLES = {"steer": "Steer", "engine": "Search", "view": "Look", "move": "Move", "copy": "Take away"}
+
+
+def key_text(key: str) -> str:
+    """A key as it is shown."""
+    return KEY_TEXT.get(key, key)
+
+
+def by_id(id: str) -> Action:
+    """The action of that id."""
+    return next(action for action in ACTIONS if action.id == id)
+
+
+def commands() -> list[Action]:
+    """What the palette offers."""
+    return [action for action in ACTIONS if action.command]
+
+
+def read_command(text: str) -> tuple[Action, str] | None:
+    """The action that a palette line names, longest name first, and what follows."""
+    words = text.strip()
+    for action in sorted(commands(), key=lambda action: -len(action.command)):
+        if words == action.command or words.startswith(action.command + " "):
+            return action, words[len(action.command) :].strip()
+    return None

@@ -1,0 +1,134 @@
+"""The terminal app: theme, keys, guards, and which screen comes first."""
+
+from __future__ import annotations
+
+import locale
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+from textual.app import App, SuspendNotSupported
+from textual.binding import Binding, BindingType
+
+from kerneltui.errors import SettingsError
+from kerneltui.tui import theme as themes
+from kerneltui.tui.driver import Driver, run_guarded
+from kerneltui.tui.drafts import save_draft
+from kerneltui.tui.feed import Feed
+from kerneltui.tui.render import ASCII, UNICODE
+from kerneltui.tui.screens.main import MainScreen
+
+
+class KernelTui(App[int]):
+    """The program."""
+
+    CSS_PATH = "app.tcss"
+    ENABLE_COMMAND_PALETTE = False
+    BINDINGS: list[BindingType] = [  # noqa: RUF012 - Textual declares it so
+        Binding("ctrl+q", "nothing", show=False, priority=True),  # Textual quits on it; hands meant flow control
+        Binding("ctrl+c", "explain_quit", show=False),
+        Binding("ctrl+z", "suspend_process", show=False),
+    ]
+
+    def __init__(self, folder: Path | None, *, theme: str, ascii_only: bool = False) -> None:
+        self.look = themes.load_look(theme)
+        self.glyphs = ASCII if ascii_only else UNICODE
+        super().__init__(driver_class=Driver)
+        self.folder = folder
+        self.animation_level = "none"
+        self.register_theme(self.look.theme)
+        self.theme = self.look.theme.name
+
+    def on_mount(self) -> None:
+        if self.folder is None:
+            self.go_home()
+        else:
+            self.open_session(self.folder)
+
+    def open_session(self, folder: Path) -> None:
+        """Show a session."""
+        screen = MainScreen.__new__(MainScreen)
+        MainScreen.__init__(screen, Feed(folder, lambda message: screen.post_message(message)))
+        self.push_screen(screen)
+
+    def go_home(self) -> None:
+        """Show all sessions."""
+        from kerneltui.tui.screens.home import HomeScreen
+
+        if len(self.screen_stack) > 2:
+            self.pop_screen()
+        if not isinstance(self.screen, HomeScreen):
+            self.push_screen(HomeScreen())
+
+    def choose_theme(self, name: str) -> None:
+        """Another theme, at once."""
+        try:
+            self.look = themes.load_look(name)
+        except SettingsError as error:
+            self.tell(str(error))
+            return
+        self.register_theme(self.look.theme)
+        self.theme = self.look.theme.name
+        for widget in self.screen.query("LineList"):
+            widget.forget()  # type: ignore[attr-defined]
+        self.screen.refresh(layout=True)
+        self.tell("; ".join(self.look.problems) or f"theme {name}")
+
+    def tell(self, text: str) -> None:
+        """A sentence on whatever screen is up."""
+        say = getattr(self.screen, "say", None)
+        if callable(say):
+            say(text)
+
+    def action_nothing(self) -> None:
+        """A key that must not do what the library means by it."""
+
+    def action_explain_quit(self) -> None:
+        self.tell("q closes the viewer; the search goes on")
+
+    def edit_outside(self, text: str, path: Path) -> tuple[str | None, str]:
+        """$VISUAL or $EDITOR on a text: what came of it, or why nothing did."""
+        command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+        problem = save_draft(path, text)
+        if problem:
+            return None, problem
+        try:
+            with self.suspend():
+                status = subprocess.call([*command, str(path)])
+        except SuspendNotSupported:
+            return None, "no terminal to lend to an editor here"
+        except OSError as error:
+            return None, f"{command[0]}: {error.strerror}; set $VISUAL or $EDITOR"
+        if status:
+            return None, f"{command[0]} ended with {status}: the text is as it was"
+        try:
+            return path.read_text(encoding="utf-8", errors="replace"), ""
+        except OSError as error:
+            return None, f"the edited file is gone ({error.strerror}); the text is as it was"
+
+    def _handle_exception(self, error: Exception) -> None:
+        self._return_code = 2
+        super()._handle_exception(error)
+        self._return_code = 2
+
+
+def pick_theme(asked: str | None) -> str:
+    """The asked one; without colour where NO_COLOR is set; else the default."""
+    if os.environ.pop("NO_COLOR", "") and not asked:  # Textual would turn our colours into greys
+        return themes.PLAIN
+    return asked or os.environ.get("KERNELTUI_THEME") or themes.DEFAULT
+
+
+def run(folder: Path | None, *, theme: str | None = None, ascii_only: bool = False) -> int:
+    """Open the screen on a session, or on all of them; the exit status.
+
+    Raises:
+        SettingsError: no such theme.
+    """
+    os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    narrow = "utf" not in (locale.getpreferredencoding(False) or "").lower()
+    app = KernelTui(folder, theme=pick_theme(theme), ascii_only=ascii_only or narrow)
+    return run_guarded(app, mouse=os.environ.get("KERNELTUI_MOUSE", "1") != "0")
+
+

@@ -1,0 +1,49 @@
+"""Guards around Textual's terminal driver: bytes that are not UTF-8, TERM and HUP, and the exit status."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from textual.app import App
+from textual.drivers import linux_driver
+
+
+class _Forgiving(codecs.IncrementalDecoder):
+    """UTF-8 with replacement marks: one X10 mouse report beyond column 95 must not end the program."""
+
+    def __init__(self, errors: str = "replace") -> None:
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        super().__init__("replace")
+
+    def decode(self, input: Any, final: bool = False) -> str:
+        return self._decoder.decode(input, final)
+
+
+def _forgiving_decoder(encoding: str) -> Callable[..., codecs.IncrementalDecoder]:
+    return _Forgiving if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)
+
+
+class Driver(linux_driver.LinuxDriver):
+    """Textual's driver, reading its input with replacement marks."""
+
+    def run_input_thread(self) -> None:
+        # The decoder is looked up in the module's namespace when the thread starts.
+        linux_driver.getincrementaldecoder = _forgiving_decoder  # type: ignore[assignment]
+        super().run_input_thread()
+
+
+def run_guarded(app: App[int], *, mouse: bool = True) -> int:
+    """Run to the end; the terminal is put right on TERM and HUP too. The exit status."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, app.exit, None, 128 + number)
+        await app.run_async(mouse=mouse)
+
+    asyncio.run(run())
+    return app.return_code or 0

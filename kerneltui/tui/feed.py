@@ -1,0 +1,117 @@
+"""The one thread: watches the session file and posts what changed."""
+
+from __future__ import annotations
+
+import gc
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from textual.message import Message
+
+from kerneltui.errors import KernelTuiError
+from kerneltui.records import Tree
+from kerneltui.store import Store
+from kerneltui.tui.model import Changed, Loaded
+from kerneltui.tui.outline import Outline
+
+POLL_S = 0.05  # a look at data_version takes microseconds
+RETRY_S = 2.0  # after the file could not be read
+EVENTS_FIRST = 500
+
+
+class SessionLoaded(Message):
+    """The session was read for the first time."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        super().__init__()
+        self.loaded = loaded
+
+
+class SessionChanged(Message):
+    """Somebody wrote to the session."""
+
+    def __init__(self, changed: Changed) -> None:
+        super().__init__()
+        self.changed = changed
+
+
+class FeedFailed(Message):
+    """The session cannot be read now; `text` says why. It is tried again."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.text = text
+
+
+class Feed(threading.Thread):
+    """Polls, reads only what is new, posts one message. Its connection is its own."""
+
+    def __init__(self, folder: Path, post: Callable[[Message], object]) -> None:
+        super().__init__(name="feed", daemon=True)
+        self.folder, self.post = folder, post
+        self._stopped = threading.Event()
+        self._last_event = 0
+        self._loaded = False
+        self._seq = 0
+
+    def stop(self) -> None:
+        """End after the current look."""
+        self._stopped.set()
+
+    def run(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                with Store.open(self.folder) as store:
+                    self._follow(store)
+            except (KernelTuiError, sqlite3.Error, OSError, ValueError) as error:
+                self.post(FeedFailed(str(error)))
+                self._stopped.wait(RETRY_S)
+
+    def _follow(self, store: Store) -> None:
+        version = store.data_version()
+        if not self._loaded:
+            self._load(store)
+        else:
+            self._look(store)
+        while not self._stopped.wait(POLL_S):
+            if (now := store.data_version()) != version:
+                version = now
+                self._look(store)
+
+    def _load(self, store: Store) -> None:
+        gc.disable()  # a hundred thousand live records make every collection slow, and none is garbage
+        try:
+            outline = Outline(store.read_tree())
+            outline.layout()
+            events = store.read_events(limit=EVENTS_FIRST)
+        finally:
+            gc.freeze()
+            gc.enable()
+        self._last_event = events[-1].id if events else 0
+        loaded = Loaded(
+            outline=outline,
+            events=events,
+            pending=store.read_decisions(pending_only=True),
+            problem=store.read_problem(),
+            contract=store.read_contract(),
+            prepared=store.read_prepared(),
+        )
+        self._seq, self._loaded = outline.tree.seq, True
+        self.post(SessionLoaded(loaded))
+
+    def _look(self, store: Store) -> None:
+        found = Tree(settings=store.settings(), seq=self._seq)  # starts empty: holds only what is new
+        store.refresh(found)
+        events = store.read_events(after=self._last_event)
+        changed = Changed(
+            tree=found,
+            events=events,
+            pending=store.read_decisions(pending_only=True),
+            contract=store.read_contract(),
+            prepared=store.read_prepared(),
+        )
+        self._seq = found.seq
+        self._last_event = events[-1].id if events else self._last_event
+        self.post(SessionChanged(changed))

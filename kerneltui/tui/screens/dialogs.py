@@ -1,0 +1,337 @@
+"""Small screens over the main one: a line to type, a yes or no, a text to edit, all keys, all commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from rapidfuzz import fuzz
+from rich.segment import Segment
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.screen import ModalScreen
+from textual.widgets import Input, TextArea
+
+from kerneltui.tui import drafts
+from kerneltui.tui.actions import ACTIONS, GROUP_TITLES, Action, commands, key_text
+from kerneltui.tui.widgets.linelist import Line, LineList, Span, TextLines, clip
+from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
+
+QUIET_INPUT = "Input { border: none; height: 1; padding: 0; background: $surface; }"
+
+
+class Ask(ModalScreen[str | None]):
+    """One line of text at the foot of the screen. Enter gives it, escape gives None."""
+
+    DEFAULT_CSS = "Ask { align: left bottom; background: transparent; } Ask > Vertical { height: 4; background: $panel; }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", show=False)]
+
+    def __init__(self, title: str, value: str = "", hint: str = "", check: Callable[[str], str] | None = None) -> None:
+        super().__init__()
+        self.heading, self.value, self.hint, self.check = title, value, hint, check
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield PaneTitle(id="ask-title")
+            line = Input(self.value, select_on_focus=False)
+            line.cursor_blink = False
+            yield line
+            yield OneLine(id="ask-hint")
+            yield OneLine(id="ask-keys")
+
+    def on_mount(self) -> None:
+        self.query_one("#ask-title", PaneTitle).set([(f" {self.heading}", "")])
+        self.query_one("#ask-hint", OneLine).set([(f" {self.hint}", "muted")])
+        keys: list[Span] = [(" enter", "key"), (" takes it  ", "muted"), ("esc", "key"), (" leaves it", "muted")]
+        self.query_one("#ask-keys", OneLine).set(keys)
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        problem = self.check(message.value) if self.check else ""
+        if problem:
+            self.query_one("#ask-hint", OneLine).set([(f" {problem}", "error")])
+        else:
+            self.dismiss(message.value)
+
+
+class Confirm(ModalScreen[bool]):
+    """A question that only y answers with yes."""
+
+    DEFAULT_CSS = "Confirm { align: left bottom; background: transparent; } Confirm > OneLine { background: $panel; }"
+
+    def __init__(self, question: str) -> None:
+        super().__init__()
+        self.question = question
+
+    def compose(self) -> ComposeResult:
+        yield OneLine(id="confirm")
+
+    def on_mount(self) -> None:
+        spans: list[Span] = [(f" {self.question} ", "warning"), ("y", "key"), ("/", "muted"), ("n", "key"), (" (n) ", "muted")]
+        self.query_one("#confirm", OneLine).set(spans)
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        self.dismiss(event.key == "y")
+
+
+class Pick(ModalScreen[str | None]):
+    """One key out of a few, such as y then c."""
+
+    DEFAULT_CSS = "Pick { align: left bottom; background: transparent; } Pick > OneLine { background: $panel; }"
+
+    def __init__(self, title: str, choices: Sequence[tuple[str, str]]) -> None:
+        super().__init__()
+        self.heading, self.choices = title, choices
+
+    def compose(self) -> ComposeResult:
+        yield OneLine(id="pick")
+
+    def on_mount(self) -> None:
+        spans: list[Span] = [(f" {self.heading}: ", "")]
+        for key, name in self.choices:
+            spans += [(f" {key}", "key"), (f" {name} ", "muted")]
+        self.query_one("#pick", OneLine).set(spans)
+
+    def on_key(self, event: events.Key) -> None:
+        event.stop()
+        self.dismiss(event.key if event.key in dict(self.choices) else None)
+
+
+class Editor(ModalScreen[str | None]):
+    """A text to edit; kept as a draft while it is typed, so that escape loses nothing."""
+
+    DEFAULT_CSS = (
+        "Editor { align: center middle; background: transparent; }"
+        " Editor > Vertical { width: 92%; height: 88%; background: $panel; }"
+        " Editor TextArea { border: none; height: 1fr; padding: 0 1; }" + QUIET_INPUT
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", show=False),
+        Binding("ctrl+o", "send", show=False, priority=True),
+        Binding("ctrl+t", "outside", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        title: str,
+        text: str,
+        *,
+        draft: Path,
+        send: str = "takes it",
+        hint: str = "",
+        path_line: bool = False,
+        read_path: Callable[[str], tuple[str, str]] | None = None,
+        check: Callable[[str], str] | None = None,
+    ) -> None:
+        super().__init__()
+        self.heading, self.text, self.draft, self.send, self.hint = title, text, draft, send, hint
+        self.path_line, self.read_path, self.check = path_line, read_path, check
+        self.path = ""
+
+    def compose(self) -> ComposeResult:
+        kept = drafts.read_draft(self.draft)
+        with Vertical():
+            yield PaneTitle(id="editor-title")
+            if self.path_line:
+                line = Input(placeholder="path of a file, then enter; or tab and write or paste below", id="editor-path")
+                line.cursor_blink = False
+                yield line
+            area = TextArea(kept or self.text, show_line_numbers=True, tab_behavior="indent", id="editor-text")
+            area.cursor_blink = False
+            yield area
+            yield OneLine(id="editor-hint")
+            yield OneLine(id="editor-keys")
+        self._from_draft = bool(kept) and kept != self.text
+
+    def on_mount(self) -> None:
+        self.query_one("#editor-title", PaneTitle).set([(f" {self.heading}", "")])
+        self.say("an unsent draft was found here; ctrl+z steps back" if self._from_draft else self.hint, "muted")
+        keys: list[Span] = []
+        for key, name in (("ctrl+o", self.send), ("ctrl+t", "in $EDITOR"), ("esc", "back, the draft is kept")):
+            keys += [(f" {key}", "key"), (f" {name} ", "muted")]
+        self.query_one("#editor-keys", OneLine).set(keys)
+        self.query_one("#editor-path" if self.path_line else "#editor-text").focus()
+
+    def say(self, text: str, token: str = "error") -> None:
+        """One line under the text."""
+        self.query_one("#editor-hint", OneLine).set([(f" {text}", token)])
+
+    @property
+    def area(self) -> TextArea:
+        """The text."""
+        return self.query_one("#editor-text", TextArea)
+
+    def on_text_area_changed(self, _: TextArea.Changed) -> None:
+        if self.area.text not in ("", self.text):
+            problem = drafts.save_draft(self.draft, self.area.text)
+            if problem:
+                self.say(problem)
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        if self.read_path is None:
+            return
+        text, problem = self.read_path(message.value)
+        if problem:
+            self.say(problem)
+            return
+        self.path = message.value
+        self.area.load_text(text)
+        self.area.focus()
+        self.say(f"read from {message.value}; ctrl+o {self.send}", "muted")
+
+    def action_send(self) -> None:
+        problem = self.check(self.area.text) if self.check else ""
+        if problem:
+            self.say(problem)
+            return
+        drafts.drop_draft(self.draft)
+        self.dismiss(self.area.text)
+
+    def action_leave(self) -> None:
+        self.dismiss(None)
+
+    def action_outside(self) -> None:
+        edited, problem = self.app.edit_outside(self.area.text, self.draft)  # type: ignore[attr-defined]
+        if problem:
+            self.say(problem)
+        elif edited is not None:
+            self.area.load_text(edited)
+            drafts.save_draft(self.draft, edited)
+
+
+class Help(ModalScreen[None]):
+    """Every key, from the table."""
+
+    DEFAULT_CSS = (
+        "Help { align: center middle; background: transparent; }"
+        " Help > Vertical { width: 92%; max-width: 100; height: 90%; background: $panel; }"
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q,question_mark", "dismiss(None)", show=False)
+    ]
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield PaneTitle(id="help-title")
+            yield TextLines(id="help-lines")
+
+    def on_mount(self) -> None:
+        self.query_one("#help-title", PaneTitle).set([(" Keys", "")], [("esc closes ", "muted")])
+        self.query_one("#help-lines", TextLines).show(help_lines())
+        self.query_one("#help-lines").focus()
+
+
+def help_lines() -> list[Line]:
+    """The action table as text, by group."""
+    found: list[Line] = []
+    for group, title in GROUP_TITLES.items():
+        found += ["", [(f" {title}", "round")]] if found else [[(f" {title}", "round")]]
+        if group == "move":
+            moves = (("j k", "down, up"), ("ctrl+d ctrl+u", "half a page"), ("g G", "first, last"),
+                     ("h l", "close or to the parent; open or into it"))  # fmt: skip
+            found += [[(f"  {keys:<16}", "key"), (text, "")] for keys, text in moves]
+        for action in ACTIONS:
+            if action.group == group:
+                keys = " ".join(key_text(key) for key in action.keys) or f":{action.command}"
+                tail: list[Span] = [(f"   kerneltui {action.twin}", "muted")] if action.twin else []
+                found.append([(f"  {keys:<16}", "key"), (action.title, ""), *tail])
+    return found
+
+
+class Choices(LineList):
+    """The palette's list."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.actions: list[Action] = []
+
+    def show(self, actions: list[Action]) -> None:
+        """Other matches."""
+        self.actions, self.cursor = actions, 0
+        self.resized()
+        self.forget()
+
+    def line_count(self) -> int:
+        return len(self.actions)
+
+    def draw(self, row: int, left: int, width: int) -> list[Segment]:
+        action = self.actions[row]
+        keys = " ".join(key_text(key) for key in action.keys)
+        name = f" {action.command} {action.argument}"
+        line: Line = [(f"{name:<26}", ""), (f"{action.title:<58}", "muted"), (f" {keys}", "key")]
+        return clip(line, left, width, self.style_of)
+
+
+class Palette(ModalScreen[str | None]):
+    """Every command by name; what is typed after a name is its argument."""
+
+    DEFAULT_CSS = (
+        "Palette { align: left bottom; background: transparent; }"
+        " Palette > Vertical { height: 60%; max-height: 18; background: $panel; }" + QUIET_INPUT
+    )
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "dismiss(None)", show=False),
+        Binding("down", "step(1)", show=False, priority=True),
+        Binding("up", "step(-1)", show=False, priority=True),
+        Binding("tab", "complete", show=False, priority=True),
+    ]
+
+    def compose(self) -> ComposeResult:
+        with Vertical():
+            yield PaneTitle(id="palette-title")
+            yield Choices(id="palette-choices")
+            line = Input(id="palette-input")
+            line.cursor_blink = False
+            yield line
+
+    def on_mount(self) -> None:
+        title: list[Span] = [("enter runs, tab completes, esc leaves ", "muted")]
+        self.query_one("#palette-title", PaneTitle).set([(" Commands", "")], title)
+        self.query_one("#palette-choices", Choices).show(match_commands(""))
+        self.query_one("#palette-input").focus()
+
+    @property
+    def choices(self) -> Choices:
+        """The list of matches."""
+        return self.query_one("#palette-choices", Choices)
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        self.choices.show(match_commands(message.value))
+
+    def action_step(self, by: int) -> None:
+        self.choices.move_to(self.choices.cursor + by)
+
+    def action_complete(self) -> None:
+        if self.choices.actions:
+            line = self.query_one("#palette-input", Input)
+            line.value = self.choices.actions[self.choices.cursor].command + " "
+            line.cursor_position = len(line.value)
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        chosen = self.choices.actions[self.choices.cursor] if self.choices.actions else None
+        typed = message.value.strip()
+        if chosen is None:
+            self.dismiss(typed)
+        elif typed.startswith(chosen.command):
+            self.dismiss(typed)
+        else:
+            self.dismiss(chosen.command)
+
+    def on_line_list_chosen(self, message: LineList.Chosen) -> None:
+        self.dismiss(self.choices.actions[message.row].command)
+
+
+def match_commands(typed: str) -> list[Action]:
+    """Commands that a text may mean, best first; all for none."""
+    wanted = typed.strip().lower()
+    if not wanted:
+        return commands()
+    named = [action for action in commands() if wanted.startswith(action.command + " ") or wanted == action.command]
+    if named:
+        return sorted(named, key=lambda action: -len(action.command))
+    scored = [(fuzz.partial_ratio(wanted, f"{action.command} {action.title}".lower()), action) for action in commands()]
+    found = [(score + 100 * action.command.startswith(wanted), action) for score, action in scored if score >= 75]
+    return [action for _, action in sorted(found, key=lambda item: -item[0])]

@@ -1,0 +1,407 @@
+"""The main screen: tree, detail, plot, workers, budget, events; paint clock, focus and keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+from textual.screen import Screen
+from textual.widgets import Input
+
+from kerneltui.tui import panels, words
+from kerneltui.tui.actions import ACTIONS
+from kerneltui.tui.arrange import Arrangement, Pane, arrange, too_small
+from kerneltui.tui.details import Tab, time_lines
+from kerneltui.tui.engines import last_log_line
+from kerneltui.tui.feed import Feed, FeedFailed, SessionChanged, SessionLoaded
+from kerneltui.tui.filters import FilterProblem, parse_filter
+from kerneltui.tui.model import Model
+from kerneltui.tui.outline import NodeKind, Row
+from kerneltui.tui.render import one_line
+from kerneltui.tui.screens.deeds import Deeds
+from kerneltui.tui.screens.hands import Hands
+from kerneltui.tui.widgets.detail import Detail
+from kerneltui.tui.widgets.events import EventList
+from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
+from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
+from kerneltui.tui.widgets.plot import Plot
+from kerneltui.tui.widgets.tree import TreeList
+
+PAINT_S = 0.25
+SETTLE_S = 0.06  # the detail follows the cursor after it has stood still for so long
+
+
+class MainScreen(Deeds, Screen[None]):
+    """One open session."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(key, f"act({action.id!r})", action.title, show=False, id=action.id)
+        for action in ACTIONS
+        for key in action.keys
+    ]
+    AUTO_FOCUS = "#tree"
+
+    def __init__(self, feed: Feed) -> None:
+        super().__init__()
+        self.feed = feed
+        self.hands = Hands(self)
+        self._model: Model | None = None
+        self.pane, self.lower, self.zoomed = Pane.TREE, Pane.PLOT, False
+        self.frozen = False
+        self.trouble = ""
+        self._dirty: set[str] = set()
+        self._stale = False
+        self._last_words = ""
+        self._second = 0
+        self._arrangement: Arrangement | None = None
+        self._filter_text = ""
+
+    # ----------------------------------------------------------------- parts
+
+    def compose(self) -> ComposeResult:
+        yield OneLine(id="header")
+        yield TextLines(id="banner")
+        with Horizontal(id="panes"):
+            with Vertical(id="tree-pane"):
+                yield PaneTitle(id="tree-title")
+                yield TreeList(id="tree")
+            yield OneLine(id="rule", classes="rule")
+            with Vertical(id="detail-pane"):
+                yield PaneTitle(id="detail-title")
+                yield Detail(id="detail")
+        yield TextLines(id="strip")
+        with Horizontal(id="bottom"):
+            with Vertical(id="plot-pane"):
+                yield PaneTitle(id="plot-title")
+                yield Plot(id="plot")
+            yield OneLine(id="rule-2", classes="rule")
+            with Vertical(id="side-pane"):
+                with Vertical(id="workers-pane"):
+                    yield PaneTitle(id="workers-title")
+                    yield TextLines(id="workers")
+                with Vertical(id="budget-pane"):
+                    yield PaneTitle(id="budget-title")
+                    yield TextLines(id="budget")
+        with Vertical(id="events-pane"):
+            yield PaneTitle(id="events-title")
+            yield EventList(id="events")
+        with Horizontal(id="filter-line"):
+            line = Input(id="filter", placeholder="state:fail  speed>1.2  idea:i003  words", select_on_focus=False)
+            line.cursor_blink = False
+            yield line
+        yield OneLine(id="message")
+        yield OneLine(id="footer")
+
+    def on_mount(self) -> None:
+        self.tree_list = self.query_one("#tree", TreeList)
+        self.detail = self.query_one("#detail", Detail)
+        self.plot = self.query_one("#plot", Plot)
+        self.log_list = self.query_one("#events", EventList)
+        for pane, number in zip(Pane, range(1, 7), strict=True):
+            self.title_of(pane).set([(f" {number} {pane.capitalize()}", "")])
+        self.query_one("#header", OneLine).set([(f" {one_line(self.feed.folder.name)}  reading the session", "muted")])
+        self.arrange_panes()
+        self._paint_timer = self.set_interval(PAINT_S, self.paint)
+        self._settle_timer = self.set_timer(SETTLE_S, self.show_detail, pause=True)
+        self.feed.start()
+
+    def on_unmount(self) -> None:
+        self.feed.stop()
+        if self._model is not None:
+            self._model.store.close()
+
+    @property
+    def model(self) -> Model:
+        """The session; only after it was loaded."""
+        assert self._model is not None
+        return self._model
+
+    @property
+    def current(self) -> Row | None:
+        """The row under the tree's cursor."""
+        return self.tree_list.current
+
+    def title_of(self, pane: Pane) -> PaneTitle:
+        """The line above a pane."""
+        return self.query_one(f"#{pane}-title", PaneTitle)
+
+    def list_of(self, pane: Pane) -> LineList:
+        """What a pane shows."""
+        return self.query_one(f"#{pane}", LineList)
+
+    # ----------------------------------------------------------------- news from the feed
+
+    def on_session_loaded(self, message: SessionLoaded) -> None:
+        self._model = Model.open(self.feed.folder, message.loaded)
+        self._last_words = last_log_line(self.feed.folder)
+        self.tree_list.show(self.model)
+        self.trouble = ""
+        self.paint_all()
+        self.show_detail()
+
+    def on_session_changed(self, message: SessionChanged) -> None:
+        if self._model is None:
+            return
+        asked = {decision.target for decision in self.model.pending}
+        self.model.fold(message.changed)
+        asked ^= {decision.target for decision in self.model.pending}
+        new = message.changed.tree
+        self._dirty |= asked | set(new.ideas) | set(new.variants)
+        self._dirty |= {variant.idea for variant in new.variants.values() if variant.idea}
+        self._stale = True
+        self.trouble = ""
+
+    def on_feed_failed(self, message: FeedFailed) -> None:
+        self.trouble = message.text
+        self.paint_banner(time.time())
+
+    # ----------------------------------------------------------------- painting
+
+    def paint(self) -> None:
+        """The paint clock: what is dirty, four times a second; clocks, once a second."""
+        if self._model is None or self.frozen or not self.is_current:
+            return
+        now = time.time()
+        second = int(now)
+        if second != self._second:
+            self._second = second
+            self.model.check_engine()
+            self.paint_clocks(now)
+        if not self._stale:
+            return
+        dirty, self._dirty, self._stale = self._dirty, set(), False
+        self.tree_list.sync(dirty | {f"r{number}" for number in self.model.outline.round_numbers()[-1:]})
+        self.paint_panels(now)
+        row = self.current
+        if row is not None and (row.id in dirty or row.kind is NodeKind.ROUND):
+            self.show_detail()
+
+    def paint_all(self) -> None:
+        """Everything, as after a change of theme or size."""
+        now = time.time()
+        if self._model is not None:
+            self.paint_clocks(now)
+            self.paint_panels(now)
+        self.paint_footer()
+
+    def paint_clocks(self, now: float) -> None:
+        """What changes as time goes by."""
+        width = self.size.width
+        left, right = panels.header(self.model, self.glyphs, frozen=self.frozen, now=now, width=width)
+        self.query_one("#header", OneLine).set(left, right)
+        self.paint_banner(now)
+        for pane, make in ((Pane.WORKERS, panels.workers), (Pane.BUDGET, panels.budget)):
+            body = self.query_one(f"#{pane}", TextLines)
+            lines = make(self.model, self.glyphs, now, body.size.width or 80)
+            if pane is Pane.BUDGET and body.size.height > len(lines) + 3:
+                lines = [*lines, *panels.spend_lines(self.model)]
+            body.update_lines(lines)
+
+    def paint_banner(self, now: float) -> None:
+        """Standing remarks above the panes."""
+        bar = self.query_one("#banner", TextLines)
+        lines: list[Line] = []
+        if self._model is not None:
+            width = self.size.width
+            lines = panels.banner(self.model, self.trouble, self.glyphs, now, width, self._last_words)
+        elif self.trouble:
+            lines = [[(f" {one_line(self.trouble)}", "error")], [(" It is tried again every two seconds. q closes.", "muted")]]
+        if self.size.height < 30:
+            lines = lines[:1]
+        if len(lines) != len(bar.lines) or not bar.lines:
+            bar.display = bool(lines)
+            bar.styles.height = max(1, len(lines))
+        bar.update_lines(lines)
+
+    def paint_panels(self, now: float) -> None:
+        """Titles, plot and events."""
+        outline = self.model.outline
+        count = words.count_text(len(self.model.tree.variants), "variant")
+        if self._filter_text:
+            count = f"{outline.matches:,} of {count}"
+        marks = f"{len(self.model.marks)} marked  " if self.model.marks else ""
+        queue = panels.queue_text(self.model)
+        tree_right = [(marks, "marked"), (f"{count}  by {outline.sort} ", "muted")]
+        self.title_of(Pane.TREE).set([(" 1 Tree", ""), (f"  {self._filter_text}", "key")], tree_right)
+        self.title_of(Pane.PLOT).set([(" 3 Best speed-up by round", "")], [("o human  * pinned ", "muted")])
+        self.title_of(Pane.WORKERS).set([(" 4 Workers", "")], [(f"{queue} ", "muted")])
+        self.plot.sync(outline)
+        self.log_list.sync(self.model)
+        self.paint_clocks(now)
+
+    def paint_footer(self) -> None:
+        """Keys that fit."""
+        self.query_one("#footer", OneLine).set(panels.footer(self.size.width))
+
+    def say(self, text: str, token: str = "") -> None:
+        """The one message line; nothing is said anywhere else."""
+        self.query_one("#message", OneLine).set(panels.message(one_line(text), token))
+
+    def show_detail(self) -> None:
+        """The detail pane, or the strip that stands for it, on the row under the cursor."""
+        if self._model is None:
+            return
+        row = self.current
+        if self._arrangement is not None and self._arrangement.strip:
+            self.query_one("#strip", TextLines).show(self.strip_lines(row))
+        if self.query_one("#detail-pane").display:
+            left, right = self.detail.show_node(self.model, row)
+            self.title_of(Pane.DETAIL).set([(" 2", ""), *left], right)
+
+    def strip_lines(self, row: Row | None) -> list[Line]:
+        """Five lines on a row, where there is no room for the detail pane."""
+        rule: Line = [(self.glyphs.across * self.size.width, "plot-axis")]
+        if row is None:
+            return [rule]
+        if row.kind is not NodeKind.VARIANT:
+            idea = self.model.tree.ideas.get(row.id)
+            text = f"{words.idea_title(idea)}. {one_line(idea.text)}" if idea else words.budget_text(self.model.tree.settings.budget)
+            tally = self.model.outline.tallies.get(row.id)
+            counts = f" {tally.ok} ok, {tally.fail} failed, {tally.running} running, {tally.waiting} waiting" if tally else ""
+            return [rule, [(f" {text}", "")], [(counts, "muted")]]
+        variant = self.model.tree.variants[row.id]
+        subject = self.model.subject(variant)
+        parent = f" {self.glyphs.arrow} {subject.parent.id}" if subject.parent else ""
+        idea_text = f"  {subject.idea.id} {words.idea_title(subject.idea)}" if subject.idea else ""
+        head: Line = [(f" {variant.id}{parent}", "round"), (idea_text, "muted")]
+        if subject.verdict is not None and subject.verdict.measurement is not None:
+            body = [line for line in time_lines(subject, self.glyphs, self.size.width) if line][:3]
+            return [rule, head, *body]
+        reason = one_line(variant.author_error or variant.message)
+        return [rule, head, [(f" {words.outcome_text(variant) or variant.state}", words.state_token(variant)), (f"  {reason}", "")]]
+
+    # ----------------------------------------------------------------- size and focus
+
+    def on_resize(self, _: events.Resize) -> None:
+        self.arrange_panes()
+        self.call_after_refresh(self._after_resize)
+
+    def _after_resize(self) -> None:
+        self.paint_all()
+        self.show_detail()
+
+    def arrange_panes(self) -> None:
+        """Show what fits."""
+        width, height = self.size
+        small = too_small(width, height)
+        found = arrange(width, height, self.pane, zoomed=self.zoomed, lower=self.lower)
+        for pane in Pane:
+            self.query_one(f"#{pane}-pane").display = pane in found.shown and not small
+        upper = found.shown & {Pane.TREE, Pane.DETAIL}
+        self.query_one("#panes").display = bool(upper) and not small
+        self.query_one("#rule").display = len(upper) == 2
+        self.query_one("#strip").display = found.strip and not small
+        bottom = self.query_one("#bottom")
+        lower = found.shown & {Pane.PLOT, Pane.WORKERS, Pane.BUDGET}
+        bottom.display = bool(lower) and not small
+        self.query_one("#rule-2").display = Pane.PLOT in lower and len(lower) > 1
+        self.query_one("#side-pane").display = bool(lower - {Pane.PLOT})
+        bottom.styles.height = found.bottom_rows if found.bottom_rows > 0 else "1fr"
+        self.query_one("#budget-pane").styles.height = 6 if Pane.WORKERS in lower else "1fr"
+        events_pane = self.query_one("#events-pane")
+        events_pane.styles.height = found.events_rows if found.events_rows > 0 else "1fr"
+        for id in ("#footer", "#banner"):
+            self.query_one(id).display = not small and (id == "#footer" or bool(self.query_one("#banner", TextLines).lines))
+        if small:
+            self.say(f"needs 60x16, have {width}x{height}", "warning")
+        elif self._arrangement is None or not self.focused:
+            self.list_of(self.pane).focus()
+        self._arrangement = found
+
+    def go_to_pane(self, pane: Pane) -> None:
+        """Focus a pane, and show it where it is hidden."""
+        if self.zoomed and pane is not self.pane:
+            self.zoomed = False
+        self.pane = pane
+        if pane not in (Pane.TREE, Pane.DETAIL):
+            self.lower = pane
+        self.arrange_panes()
+        self.list_of(pane).focus()
+        self.call_after_refresh(self._after_resize)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        for pane in Pane:
+            focused = event.widget is self.list_of(pane)
+            self.title_of(pane).light(focused)
+            if focused:
+                self.pane = pane
+
+    # ----------------------------------------------------------------- messages of the parts
+
+    def on_line_list_moved(self, message: LineList.Moved) -> None:
+        if message.lines is self.tree_list:
+            self._settle_timer.stop()
+            self._settle_timer = self.set_timer(SETTLE_S, self.show_detail)
+
+    def on_line_list_chosen(self, message: LineList.Chosen) -> None:
+        if message.lines is self.tree_list:
+            self.act_node_open()
+        elif message.lines is self.log_list and (event := self.log_list.current) and event.node:
+            if self.tree_list.go_to(event.node):
+                self.go_to_pane(Pane.TREE)
+                self.show_detail()
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        if message.input.id == "filter":
+            self.set_filter(message.value)
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        if message.input.id == "filter":
+            self.close_filter()
+
+    def on_key(self, event: events.Key) -> None:
+        if event.key == "escape" and isinstance(self.focused, Input):
+            event.stop()
+            self.query_one("#filter", Input).value = ""
+            self.close_filter()
+
+    def close_filter(self) -> None:
+        """Back to the tree; the filter stays in force."""
+        self.query_one("#filter-line").remove_class("-shown")
+        self.go_to_pane(Pane.TREE)
+
+    def set_filter(self, text: str) -> None:
+        """Put a filter in force; a broken one changes nothing and says where."""
+        try:
+            found = parse_filter(text)
+        except FilterProblem as problem:
+            self.say(f"{' ' * problem.column}^ {problem}", "error")
+            return
+        outline, tree = self.model.outline, self.model.tree
+        self._filter_text = text.strip()
+        outline.wanted = None if found is None else lambda v: found.test(v, tree.ideas.get(v.idea or ""))
+        title = found.title if found else None
+        outline.idea_wanted = None if title is None else lambda id: title(f"{id} {tree.ideas[id].title}")
+        outline.touch()
+        self.tree_list.sync(())
+        self.tree_list.restyle()
+        self.paint_panels(time.time())
+        if found is not None:
+            self.say(f"{outline.matches:,} match" + ("" if outline.matches else "; esc clears"), "muted")
+
+    # ----------------------------------------------------------------- asking
+
+    def ask(self, title: str, take: Callable[[str], None], *, value: str = "", hint: str = "",
+            check: Callable[[str], str] | None = None) -> None:  # fmt: skip
+        """One line of text."""
+        from kerneltui.tui.screens.dialogs import Ask
+
+        self.app.push_screen(Ask(title, value, hint, check), lambda text: take(text) if text is not None else None)
+
+    def confirm(self, question: str, yes: Callable[[], None]) -> None:
+        """A yes or no; no unless y."""
+        from kerneltui.tui.screens.dialogs import Confirm
+
+        self.app.push_screen(Confirm(question), lambda answer: yes() if answer else None)
+
+    def show_tab(self, tab: Tab) -> None:
+        """A tab of the detail pane, which is brought up."""
+        self.detail.choose(tab)
+        if not self.query_one("#detail-pane").display:
+            self.go_to_pane(Pane.DETAIL)
+        self.show_detail()

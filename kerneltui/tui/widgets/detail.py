@@ -1,0 +1,225 @@
+"""The detail pane: one tab of what stands under the tree's cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from textual.message import Message
+
+from kerneltui.records import Candidate, Variant
+from kerneltui.tui import details, diffs, syntax, words
+from kerneltui.tui.details import Tab
+from kerneltui.tui.model import Model, Subject
+from kerneltui.tui.outline import NodeKind, Row
+from kerneltui.tui.render import Glyphs, lines, wrap
+from kerneltui.tui.widgets.linelist import Line, Span, TextLines
+
+TABS = tuple(Tab)
+
+
+class SlowLines(Message):
+    """A thread has made lines that would have held up a key."""
+
+    def __init__(self, key: object, lines: list[Line], hunks: list[int]) -> None:
+        super().__init__()
+        self.key, self.lines, self.hunks = key, lines, hunks
+
+
+@dataclass(slots=True)
+class _Shown:
+    """What is in the pane, to know whether it must be made again."""
+
+    key: object = None
+    stops: Sequence[int] = ()  # rows of errors or hunks, for n and { }
+
+
+class Detail(TextLines):
+    """Text of the chosen tab. The screen calls `show_node`."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.glyphs: Glyphs = self.app.glyphs  # type: ignore[attr-defined]
+        self.tab = Tab.CODE
+        self.chosen = False  # a person chose the tab: then it stays
+        self.base = "parent"
+        self.wrapped = False
+        self._shown = _Shown()
+
+    # ----------------------------------------------------------------- choosing
+
+    def tab_for(self, variant: Variant) -> Tab:
+        """The chosen tab; by itself the log for a failure, else the code."""
+        if self.chosen:
+            return self.tab
+        return Tab.LOG if words.is_failure(variant) else Tab.CODE
+
+    def choose(self, tab: Tab) -> None:
+        """Stay on a tab from now on."""
+        self.tab, self.chosen = tab, True
+
+    def step_tab(self, by: int, current: Tab) -> None:
+        """The tab beside the current one."""
+        self.choose(TABS[(TABS.index(current) + by) % len(TABS)])
+
+    # ----------------------------------------------------------------- showing
+
+    def show_node(self, model: Model, row: Row | None) -> tuple[list[Span], list[Span]]:
+        """Fill the pane; the spans of its title, left and right."""
+        width = self.size.width or 80
+        if row is None:
+            self._put(("none",), details.session_lines(model, self.glyphs, width), ())
+            return [(" Session", "round")], []
+        if row.kind is NodeKind.ROUND:
+            number = int(row.id[1:])
+            self._put(("round", row.id, model.tree.seq, width), details.round_lines(model, number, self.glyphs, width), ())
+            return [(f" {'Round ' + str(number) if number else 'Start'}", "")], []
+        if row.kind is NodeKind.IDEA:
+            idea = model.tree.ideas[row.id]
+            lines_ = details.idea_lines(model, idea, None, self.glyphs, width)
+            if idea.call is not None and self.chosen and self.tab is Tab.PROMPT:
+                lines_ = details.prompt_lines(model.call(idea.call), width)
+            self._put(("idea", idea, model.outline.tallies.get(row.id), width, self.tab), lines_, ())
+            return [(f" {idea.id} ", ""), ("idea", "")], []
+        return self._show_variant(model, model.tree.variants[row.id], width)
+
+    def _show_variant(self, model: Model, variant: Variant, width: int) -> tuple[list[Span], list[Span]]:
+        subject = model.subject(variant)
+        tab = self.tab_for(variant)
+        key = (variant, subject.idea, tab, self.base, self.wrapped, width, subject.verdict is None)
+        self._fill(model, subject, tab, width, key)
+        parent = f" {self.glyphs.arrow} {subject.parent.id}" if subject.parent else ""
+        spans: list[Span] = [(f" {variant.id}{parent}  ", "")]
+        for each in TABS:
+            spans.append((f"[{each}]" if each is tab else f" {each} ", "key" if each is tab else "muted"))
+        side = self._side(tab, model, variant)
+        return spans, [(f"{side} ", "muted")] if side else []
+
+    def _side(self, tab: Tab, model: Model, variant: Variant) -> str:
+        if tab is Tab.DIFF:
+            return f"{self.base}, {len(self._shown.stops)} hunks"
+        if tab is Tab.LOG and self._shown.stops:
+            return f"{len(self._shown.stops)} errors, n next"
+        return ""
+
+    def _fill(self, model: Model, subject: Subject, tab: Tab, width: int, key: object) -> None:
+        if key == self._shown.key:
+            return
+        if tab is Tab.CODE:
+            self._code(subject, key)
+        elif tab is Tab.DIFF:
+            self._diff(model, subject, key)
+        elif tab is Tab.LOG:
+            found, errors = details.log_lines(subject, width)
+            self._put(key, found, errors)
+        elif tab is Tab.TIME:
+            self._put(key, details.time_lines(subject, self.glyphs, width), ())
+        elif tab is Tab.TRUST:
+            self._put(key, details.trust_lines(subject, width), ())
+        elif tab is Tab.IDEA:
+            self._put(key, details.idea_lines(model, subject.idea, subject.variant, self.glyphs, width), ())
+        else:
+            self._put(key, details.prompt_lines(subject.call, width), ())
+
+    def _put(self, key: object, lines: list[Line], stops: Sequence[int]) -> None:
+        same_node = _node(key) == _node(self._shown.key)
+        if key == self._shown.key and lines == self.lines:
+            return
+        self._shown = _Shown(key, stops)
+        if self.wrapped:
+            lines = [part for line in lines for part in _wrapped(line, self.size.width)]
+        self.show(lines, keep_place=same_node)
+
+    def _code(self, subject: Subject, key: object) -> None:
+        candidate = subject.candidate
+        if candidate is None:
+            self._put(key, [[(f" {details.why_no_code(subject.variant)}", "muted")]], ())
+            return
+        head = details.defines_line(subject)
+        known = syntax.cached(candidate.source, candidate.language)
+        if known is not None:
+            self._put(key, [*head, *details.numbered(known)], ())
+            return
+        self._put(key, [*head, *details.numbered(lines(candidate.source))], ())
+        if syntax.is_worth_colouring(candidate.source):
+            self.run_worker(lambda: self._colour(candidate, head, key), thread=True, group="slow", exclusive=True)
+
+    def _colour(self, candidate: Candidate, head: list[Line], key: object) -> None:
+        """In a thread."""
+        coloured = syntax.colour(candidate.source, candidate.language)
+        self.post_message(SlowLines(key, [*head, *details.numbered(coloured)], []))
+
+    def _diff(self, model: Model, subject: Subject, key: object) -> None:
+        base = self._base(model, subject.variant)
+        before, after = model.candidate(base), subject.candidate
+        if after is None:
+            self._put(key, [[(f" {details.why_no_code(subject.variant)}", "muted")]], ())
+            return
+        if base is None or before is None:
+            self._put(key, [[(f" Nothing to compare with: no {self.base} with code. D takes another base.", "muted")]], ())
+            return
+        old, new = before.source, after.source
+        head: list[Line] = [[(f" {base.id} {self.glyphs.arrow} {subject.variant.id}", "muted")]]
+        if before.defines != after.defines:
+            head += [[(f" - {_defines(before)}", "diff-del")], [(f" + {_defines(after)}", "diff-add")]]
+        self._put(key, [*head, [(" comparing", "muted")]], ())
+        self.run_worker(lambda: self._compare(old, new, head, key), thread=True, group="slow", exclusive=True)
+
+    def _compare(self, old: str, new: str, head: list[Line], key: object) -> None:
+        """In a thread."""
+        diff = diffs.make_diff(old, new)
+        count: Line = [(f" +{diff.added}", "diff-add"), (" ", ""), (f"-{diff.removed}", "diff-del")]
+        first = len(head) + 1
+        self.post_message(SlowLines(key, [*head, count, *diff.lines], [first + hunk for hunk in diff.hunks]))
+
+    def _base(self, model: Model, variant: Variant) -> Variant | None:
+        if self.base == "best":
+            return model.tree.variants.get(model.tree.status.best or "")
+        if self.base == "marked":
+            others = [mark for mark in sorted(model.marks) if mark != variant.id and mark in model.tree.variants]
+            return model.tree.variants[others[0]] if others else None
+        return model.parent_of(variant)
+
+    def on_slow_lines(self, message: SlowLines) -> None:
+        if message.key == self._shown.key:
+            self._shown.stops = message.hunks
+            made = message.lines
+            if self.wrapped:
+                made = [part for line in made for part in _wrapped(line, self.size.width)]
+            self.show(made, keep_place=True)
+
+    # ----------------------------------------------------------------- stepping
+
+    def step(self, by: int) -> bool:
+        """To the next or previous error or hunk; False where there is none."""
+        stops = list(self._shown.stops)
+        if not stops:
+            return False
+        here = self.marked if self.marked is not None else -1 if by > 0 else 10**9
+        later = [row for row in stops if row > here] if by > 0 else [row for row in stops if row < here][::-1]
+        self.show_row(later[0] if later else stops[0] if by > 0 else stops[-1])
+        return True
+
+    def text(self) -> str:
+        """What is shown, as plain text."""
+        return "\n".join(line if isinstance(line, str) else "".join(part for part, _ in line) for line in self.lines)
+
+
+def _node(key: object) -> object:
+    """Variant id and tab of a key: a change of anything else keeps the place in the text."""
+    if isinstance(key, tuple) and key and isinstance(key[0], Variant):
+        return (key[0].id, key[2], key[3])
+    return key[:2] if isinstance(key, tuple) else None
+
+
+def _defines(candidate: Candidate) -> str:
+    return " ".join(f"{name}={value}" for name, value in candidate.defines) or "(no defines)"
+
+
+def _wrapped(line: Line, width: int) -> list[Line]:
+    """A line broken to the width; colours are kept where it fits, dropped where it does not."""
+    text = line if isinstance(line, str) else "".join(part for part, _ in line)
+    if len(text) <= width:
+        return [line]
+    token = "" if isinstance(line, str) or not line else line[-1][1]
+    return [[(part, token)] for part in wrap(text, max(20, width - 1))]

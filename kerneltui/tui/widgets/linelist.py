@@ -1,0 +1,312 @@
+"""The one list widget: rows are drawn on demand, one strip each, and only what changed is repainted.
+
+Everything that is longer than the screen stands on it: tree, code, diff, log, events. It never sees markup.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+Span = tuple[str, str]  # text, token of the theme
+Line = str | Sequence[Span]  # a plain line, or one in several colours
+
+STRIPS_KEPT = 2000
+PLAIN_CURSOR = Style(reverse=True)
+
+
+class LineList(ScrollView, can_focus=True):
+    """Lines of one cell height with a cursor row. Subclasses give `line_count` and `draw`."""
+
+    DEFAULT_CSS = """
+    LineList { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; overflow-x: auto; overflow-y: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("j,down", "move(1)", show=False),
+        Binding("k,up", "move(-1)", show=False),
+        Binding("ctrl+d", "page(0.5)", show=False),
+        Binding("ctrl+u", "page(-0.5)", show=False),
+        Binding("pagedown", "page(1)", show=False),
+        Binding("pageup", "page(-1)", show=False),
+        Binding("g,home", "first", show=False),
+        Binding("G,end", "last", show=False),
+        Binding("h,left", "sideways(-8)", show=False),
+        Binding("l,right", "sideways(8)", show=False),
+        Binding("enter", "choose", show=False),
+    ]
+    show_cursor: ClassVar[bool] = True
+
+    class Moved(Message):
+        """The cursor stands on another row."""
+
+        def __init__(self, lines: LineList, row: int) -> None:
+            super().__init__()
+            self.lines, self.row = lines, row
+
+        @property
+        def control(self) -> LineList:
+            return self.lines
+
+    class Chosen(Message):
+        """Enter, or a second click on the cursor row."""
+
+        def __init__(self, lines: LineList, row: int) -> None:
+            super().__init__()
+            self.lines, self.row = lines, row
+
+        @property
+        def control(self) -> LineList:
+            return self.lines
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.cursor = 0
+        self.content_width = 0  # widest line, where a list scrolls sideways
+        self._strips: OrderedDict[Hashable, Strip] = OrderedDict()
+
+    # ----------------------------------------------------------------- for subclasses
+
+    def line_count(self) -> int:
+        """How many rows there are."""
+        raise NotImplementedError
+
+    def draw(self, row: int, left: int, width: int) -> list[Segment]:
+        """The cells of a row from column `left`; the caller cuts and pads."""
+        raise NotImplementedError
+
+    def version(self, row: int) -> Hashable:
+        """Changes whenever `draw` would answer differently."""
+        return row
+
+    # ----------------------------------------------------------------- painting
+
+    def style_of(self, token: str) -> Style:
+        """The theme's style of a token."""
+        return self.app.look[token]  # type: ignore[attr-defined,no-any-return]
+
+    def base_style(self) -> Style:
+        """Foreground and background of the widget."""
+        return self.rich_style
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        left, top = round(self.scroll_x), round(self.scroll_y)
+        row = top + y
+        if row >= self.line_count():
+            return Strip.blank(width, self.base_style())
+        at_cursor = self.show_cursor and row == self.cursor
+        state = (self.has_focus if at_cursor else None, left, width)
+        key = (row, self.version(row), state)
+        strip = self._strips.get(key)
+        if strip is None:
+            strip = self._strips[key] = self._build(row, left, width, at_cursor)
+            if len(self._strips) > STRIPS_KEPT:
+                self._strips.popitem(last=False)
+        return strip.apply_offsets(left, row)
+
+    def _build(self, row: int, left: int, width: int, at_cursor: bool) -> Strip:
+        base = self.base_style()
+        segments = self.draw(row, left, width)
+        strip = Strip([Segment(text, base + style if style else base) for text, style, _ in segments])
+        strip = strip.adjust_cell_length(width, base)
+        if not at_cursor:
+            return strip
+        if self.has_focus:
+            # One flat reversed bar: it is the only cue that survives sixteen colours.
+            return Strip([Segment(strip.text, base + self.style_of("cursor"))], width)
+        return strip.apply_style(self.style_of("cursor-off"))
+
+    def forget(self) -> None:
+        """Drop what was drawn and repaint."""
+        self._strips.clear()
+        self.refresh()
+
+    def resized(self) -> None:
+        """Call when `line_count` or `content_width` changed."""
+        size = Size(max(self.content_width, 1), self.line_count())
+        if size != self.virtual_size:
+            self.virtual_size = size
+        self.cursor = max(0, min(self.cursor, self.line_count() - 1))
+
+    def repaint_rows(self, rows: Iterable[int]) -> None:
+        """Repaint rows that are on the screen; nothing for those that are not."""
+        top = round(self.scroll_y)
+        for row in rows:
+            y = row - top
+            if 0 <= y < self.size.height:
+                self.refresh(Region(0, y, self.size.width, 1))
+
+    def on_focus(self, _: events.Focus) -> None:
+        self.repaint_rows([self.cursor])
+
+    def on_blur(self, _: events.Blur) -> None:
+        self.repaint_rows([self.cursor])
+
+    # ----------------------------------------------------------------- moving
+
+    def move_to(self, row: int, *, top: bool = False) -> None:
+        """Put the cursor on a row and bring it into view; `top` shows it as high as it goes."""
+        row = max(0, min(row, self.line_count() - 1))
+        before, self.cursor = self.cursor, row
+        self._into_view(row, top)
+        if before != row:
+            self.repaint_rows([before, row])
+            self.post_message(self.Moved(self, row))
+
+    def _into_view(self, row: int, top: bool) -> None:
+        y, height = round(self.scroll_y), max(1, self.size.height)
+        wanted = y
+        if top or row < y:
+            wanted = row
+        elif row >= y + height:
+            wanted = row - height + 1
+        if wanted != y:
+            self.scroll_to(y=wanted, animate=False, immediate=True)
+
+    def action_move(self, by: int) -> None:
+        if self.show_cursor:
+            self.move_to(self.cursor + by)
+        else:
+            self.scroll_to(y=round(self.scroll_y) + by, animate=False, immediate=True)
+
+    def action_page(self, share: float) -> None:
+        by = int(share * max(1, self.size.height - 1)) or (1 if share > 0 else -1)
+        if self.show_cursor:
+            self.scroll_to(y=round(self.scroll_y) + by, animate=False, immediate=True)
+        self.action_move(by)
+
+    def action_first(self) -> None:
+        self.scroll_to(y=0, animate=False, immediate=True)
+        if self.show_cursor:
+            self.move_to(0)
+
+    def action_last(self) -> None:
+        self.scroll_to(y=self.line_count(), animate=False, immediate=True)
+        if self.show_cursor:
+            self.move_to(self.line_count() - 1)
+
+    def action_sideways(self, by: int) -> None:
+        self.scroll_to(x=round(self.scroll_x) + by, animate=False, immediate=True)
+
+    def action_choose(self) -> None:
+        if self.line_count():
+            self.post_message(self.Chosen(self, self.cursor))
+
+    def on_click(self, event: events.Click) -> None:
+        row = round(self.scroll_y) + event.y
+        if row >= self.line_count():
+            return
+        again = row == self.cursor and event.chain > 1
+        if self.show_cursor:
+            self.move_to(row)
+        if again:
+            self.post_message(self.Chosen(self, row))
+
+
+class TextLines(LineList):
+    """A text that scrolls both ways, with no cursor: code, diff, log, tables."""
+
+    show_cursor = False
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.lines: Sequence[Line] = ()
+        self.marked: int | None = None  # a line that a search has found
+        self._number = 0
+        self._bumps: dict[int, int] = {}
+
+    def show(self, lines: Sequence[Line], *, keep_place: bool = False) -> None:
+        """Replace the text; the view starts at the top unless it is the same text, grown."""
+        self.lines = lines
+        self._number += 1
+        self._strips.clear()
+        self.content_width = max((_measure(line) for line in lines), default=0)
+        self.marked = self.marked if keep_place else None
+        self.resized()
+        if not keep_place:
+            self.scroll_to(x=0, y=0, animate=False, immediate=True)
+        self.refresh()
+
+    def update_lines(self, lines: Sequence[Line]) -> None:
+        """Replace the text where only some lines differ: those are repainted, and the view stays."""
+        if len(lines) != len(self.lines):
+            self.show(lines, keep_place=True)
+            return
+        changed = [row for row, line in enumerate(lines) if line != self.lines[row]]
+        self.lines = lines
+        for row in changed:
+            self._bumps[row] = self._bumps.get(row, 0) + 1
+        self.repaint_rows(changed)
+
+    def show_row(self, row: int, *, mark: bool = True) -> None:
+        """Bring a line to the upper third, marked."""
+        before, self.marked = self.marked, row if mark else None
+        self.repaint_rows([row for row in (before, self.marked) if row is not None])
+        self.scroll_to(y=max(0, row - self.size.height // 3), animate=False, immediate=True)
+        self.refresh()
+
+    def line_count(self) -> int:
+        return len(self.lines)
+
+    def version(self, row: int) -> Hashable:
+        return (self._number, self._bumps.get(row, 0), row == self.marked)
+
+    def draw(self, row: int, left: int, width: int) -> list[Segment]:
+        segments = clip(self.lines[row], left, width, self.style_of)
+        if row == self.marked:
+            return [Segment(text, self.style_of("match")) for text, _, _ in segments] or [
+                Segment(" ", self.style_of("match"))
+            ]
+        return segments
+
+
+def _measure(line: Line) -> int:
+    """Cells of a line; a long one is counted in characters, since it is only for the scroll range."""
+    text = line if isinstance(line, str) else "".join(span[0] for span in line)
+    return len(text) if len(text) > 2000 or text.isascii() else cell_len(text)
+
+
+def clip(line: Line, left: int, width: int, style_of: Callable[[str], Style]) -> list[Segment]:
+    """The cells `left` to `left + width` of a line as segments."""
+    spans: Sequence[Span] = ((line, ""),) if isinstance(line, str) else line
+    segments: list[Segment] = []
+    skip, room = left, width
+    for text, token in spans:
+        if room <= 0:
+            break
+        if skip:
+            cells = _measure(text)
+            if cells <= skip:
+                skip -= cells
+                continue
+        piece = text[skip : skip + room] if text.isascii() else _clip_cells(text, skip, room)
+        skip = 0
+        if piece:
+            segments.append(Segment(piece, style_of(token) if token else None))
+            room -= cell_len(piece)
+    return segments
+
+
+def _clip_cells(text: str, left: int, width: int) -> str:
+    """Characters whose cells lie between two columns; half a wide character becomes a space."""
+    found: list[str] = []
+    column = 0
+    for character in text:
+        cells = cell_len(character)
+        if column + cells > left:
+            if column >= left + width:
+                break
+            found.append(character if column >= left and column + cells <= left + width else " ")
+        column += cells
+    return "".join(found)

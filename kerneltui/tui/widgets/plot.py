@@ -1,0 +1,158 @@
+"""Best speed-up by round, as a step line."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from rich.segment import Segment
+
+from kerneltui.records import Outcome, Tree, is_ranked
+from kerneltui.tui import words
+from kerneltui.tui.outline import Outline
+from kerneltui.tui.render import Glyphs, right
+from kerneltui.tui.widgets.linelist import LineList, Span
+
+AXIS_CELLS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Where a round stands."""
+
+    round: int
+    best: float  # the best up to and including it
+    own: float | None  # the best of the round itself
+    mark: str  # "o" found by a person, "*" pinned, "+" otherwise
+
+
+def points(outline: Outline) -> list[Point]:
+    """One per round from the first that has a time."""
+    found: list[Point] = []
+    best = 0.0
+    for number in outline.round_numbers():
+        leader = outline.tallies.get(f"r{number}")
+        variant = leader.best if leader else None
+        own = variant.speedup.ratio if variant and variant.speedup else None
+        best = max(best, own or 0.0)
+        if best:
+            human = variant is not None and (variant.human or variant.kind == "hand")
+            mark = "o" if human else "*" if variant is not None and variant.pinned else "+"
+            found.append(Point(round=number, best=best, own=own, mark=mark))
+    return found
+
+
+def plot_lines(points: list[Point], width: int, height: int, glyphs: Glyphs) -> list[list[Span]]:
+    """The picture as lines; empty where there is no room."""
+    columns, rows = width - AXIS_CELLS - 1, height - 2
+    if not points or columns < 10 or rows < 3:
+        return []
+    values = [point.best for point in points] + [point.own for point in points if point.own is not None]
+    low, high = min(1.0, *values), max(1.0, *values)
+    margin = (high - low or 0.1) * 0.05
+    low, high = low - margin, high + margin
+
+    def level(value: float) -> int:
+        return round((rows - 1) * (high - value) / (high - low))
+
+    grid: list[list[Span]] = [[(" ", "")] * columns for _ in range(rows)]
+    even = level(1.0)
+    for x in range(0, columns, 2):
+        grid[even][x] = (glyphs.dot, "plot-axis")
+    step = columns / len(points)
+    _draw_steps(grid, points, step, level, glyphs)
+    for number, point in enumerate(points):
+        x = min(columns - 1, int(number * step + step / 2))
+        if point.own is not None:
+            token = "plot-human" if point.mark == "o" else "best" if point.own == point.best else "plot-axis"
+            grid[level(point.own)][x] = (point.mark, token)
+    labels = {0: high, even: 1.0, rows - 1: low, level(points[-1].best): points[-1].best}
+    lines: list[list[Span]] = []
+    for y, row in enumerate(grid):
+        label = f"{labels[y]:.2f}{glyphs.times}" if y in labels else ""
+        lines.append([(right(label, AXIS_CELLS - 1) + " ", "plot-axis"), (glyphs.down, "plot-axis"), *row])
+    return [*lines, _axis(columns, glyphs), _names(points, columns, step)]
+
+
+def _draw_steps(grid: list[list[Span]], points: list[Point], step: float, level: object, glyphs: Glyphs) -> None:
+    assert callable(level)
+    columns = len(grid[0])
+    before: int | None = None
+    for number, point in enumerate(points):
+        y = level(point.best)
+        first, last = int(number * step), min(columns, int((number + 1) * step))
+        for x in range(first, last):
+            grid[y][x] = (glyphs.across, "plot-line")
+        if before is not None and before != y:
+            for between in range(min(y, before) + 1, max(y, before)):
+                grid[between][first] = (glyphs.down, "plot-line")
+            rounded = glyphs.across != "-"
+            grid[before][first] = ("╯" if rounded else "+", "plot-line")
+            grid[y][first] = ("╭" if rounded else "+", "plot-line")
+        before = y
+
+
+def _axis(columns: int, glyphs: Glyphs) -> list[Span]:
+    return [(" " * AXIS_CELLS + glyphs.corner + glyphs.across * columns, "plot-axis")]
+
+
+def _names(points: list[Point], columns: int, step: float) -> list[Span]:
+    cells = [" "] * columns
+    free = 0
+    for number, point in enumerate(points):
+        name = f"r{point.round}"
+        x = min(columns - len(name), int(number * step + step / 2))
+        if x >= free:
+            cells[x : x + len(name)] = name
+            free = x + len(name) + 1
+    return [(" " * (AXIS_CELLS + 1) + "".join(cells), "plot-axis")]
+
+
+def stage_lines(tree: Tree, glyphs: Glyphs) -> list[list[Span]]:
+    """What stands instead of an empty plot: how far everything is."""
+    counts: dict[str, int] = {}
+    for variant in tree.variants.values():
+        word = words.outcome_text(variant) if variant.outcome else str(variant.state)
+        if variant.outcome is Outcome.CORRECT and not is_ranked(variant):
+            word = "correct, not timed"
+        counts[word] = counts.get(word, 0) + 1
+    lines: list[list[Span]] = [[(" No time to plot yet.", "muted")], [("", "")]]
+    lines.append([(f" {len(tree.ideas):>6}", "number"), ("  ideas", "")])
+    for word, count in sorted(counts.items(), key=lambda item: -item[1]):
+        lines.append([(f" {count:>6}", "number"), (f"  {word}", "")])
+    return lines
+
+
+class Plot(LineList):
+    """The plot pane."""
+
+    show_cursor = False
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.outline: Outline | None = None
+        self._lines: list[list[Span]] = []
+        self._made: Hashable = None
+
+    def sync(self, outline: Outline) -> None:
+        """Draw again if the picture differs."""
+        self.outline = outline
+        glyphs: Glyphs = self.app.glyphs  # type: ignore[attr-defined]
+        lines = plot_lines(points(outline), self.size.width, self.size.height, glyphs)
+        lines = lines or stage_lines(outline.tree, glyphs)
+        if lines != self._lines:
+            self._lines = lines
+            self.resized()
+            self.forget()
+
+    def on_resize(self) -> None:
+        if self.outline is not None:
+            self.sync(self.outline)
+
+    def line_count(self) -> int:
+        return len(self._lines)
+
+    def draw(self, row: int, left: int, width: int) -> list[Segment]:
+        return [Segment(text, self.style_of(token) if token else None) for text, token in self._lines[row]]
+
+
