@@ -6,12 +6,16 @@
 // tune: TILE_ROWS = 4, 6, 8, 12, 14
 // tune: TILE_VECTORS = 1, 2, 3, 4
 // tune: K_BLOCK = 128, 256, 512
+// tune: STRIPS = 1, 4, 8
 // tune-if: TILE_ROWS * TILE_VECTORS <= 28
+#ifndef STRIPS
+#define STRIPS 4
+#endif
 #ifndef TILE_ROWS
-#define TILE_ROWS 8
+#define TILE_ROWS 12
 #endif
 #ifndef TILE_VECTORS
-#define TILE_VECTORS 3
+#define TILE_VECTORS 2
 #endif
 #ifndef K_BLOCK
 #define K_BLOCK 256
@@ -85,17 +89,21 @@ extern "C" int matmul_fp32(const float* a, const float* b, float* out, void* wor
 #pragma omp for schedule(static)
         for (int64_t panel = 0; panel < panels; ++panel)
             pack_panel(b, packed + panel * panel_columns * slice, panel, first_k, count);
-        alignas(64) float strip_packed[TILE_ROWS * slice];
+        alignas(64) float block[STRIPS * TILE_ROWS * slice];
 #pragma omp for schedule(dynamic, 1)
-        for (int64_t strip = 0; strip < strips; ++strip) {
-            pack_strip(a, strip_packed, strip, first_k, count);
-            const int64_t row = strip * TILE_ROWS, height = rows - row < TILE_ROWS ? rows - row : TILE_ROWS;
-            for (int64_t panel = 0; panel < panels; ++panel) {
-                const int64_t column = panel * panel_columns;
-                const int64_t width = columns - column < panel_columns ? columns - column : panel_columns;
-                multiply_tile(strip_packed, packed + panel * panel_columns * slice, count, out + row * columns + column,
-                              height, width, first_k == 0);
-            }
+        for (int64_t first = 0; first < strips; first += STRIPS) {
+            const int64_t last = first + STRIPS < strips ? first + STRIPS : strips;
+            for (int64_t strip = first; strip < last; ++strip)
+                pack_strip(a, block + (strip - first) * TILE_ROWS * slice, strip, first_k, count);
+            // A panel of b is used for all strips of the block while it is in the innermost cache.
+            for (int64_t panel = 0; panel < panels; ++panel)
+                for (int64_t strip = first; strip < last; ++strip) {
+                    const int64_t row = strip * TILE_ROWS, height = rows - row < TILE_ROWS ? rows - row : TILE_ROWS;
+                    const int64_t column = panel * panel_columns;
+                    const int64_t width = columns - column < panel_columns ? columns - column : panel_columns;
+                    multiply_tile(block + (strip - first) * TILE_ROWS * slice, packed + panel * panel_columns * slice,
+                                  count, out + row * columns + column, height, width, first_k == 0);
+                }
         }
     }
     return 0;
