@@ -26,7 +26,7 @@ ALLOWED = re.compile(
             rf"{MATH}|__{MATH}(_finite)?|_ZGV[a-z]\w*|__(signbit|isnan|isinf|finite|fpclassify|issignaling)[fl]?|signgam",
             r"(__)?(mem(cpy|move|set|cmp|chr|rchr|mem)|str(len|nlen|cmp|ncmp|cpy|ncpy|cat|ncat|chr|rchr|str|spn|cspn))(_chk)?",
             r"malloc|calloc|realloc|free|aligned_alloc|memalign|posix_memalign|_mm_malloc|_mm_free|abs|labs|llabs|qsort|bsearch",
-            r"strto(l|ll|ul|ull|f|d|ld)|ato[filq]+|s?rand(_r)?|abort|__assert_fail|__errno_location|fe[a-z]+(except|round|env|\w*flag)",
+            r"(__)?v?sn?printf(_chk)?|strto(l|ll|ul|ull|f|d|ld)|ato[filq]+|s?rand(_r)?|abort|__assert_fail|__errno_location|fe[a-z]+(except|round|env|\w*flag)",
             r"__stack_chk_fail|__cxa_\w+|_Unwind_\w+|__gxx_personality_\w+|__gcc_personality_v0|__gmon_start__|_ITM_\w+|"
             r"__register_frame\w*|__deregister_frame\w*|__tls_get_addr|__dso_handle|_GLOBAL_OFFSET_TABLE_|__fortify_fail|__libc_single_threaded",
             r"__(add|sub|mul|div|neg|mod|umod|udiv|udivmod|fix|fixuns|float|floatun|floatuns|ext(end)?|trunc|eq|ne|lt|le|gt|ge|unord|"
@@ -41,7 +41,7 @@ ALLOWED = re.compile(
     )
 )
 OUTPUT = re.compile(
-    r"(__)?(v?s?n?printf|v?fprintf|puts|fputs|fputc|putchar|putc|fwrite|fflush|perror|stdout|stderr)(_chk)?|_ZSt4c(out|err|log)|"
+    r"(__)?(v?printf|v?fprintf|puts|fputs|fputc|putchar|putc|fwrite|fflush|perror|stdout|stderr)(_chk)?|_ZSt4c(out|err|log)|"
     r"_ZNSo\w+|_ZStlsI\w+|_ZNSt8ios_base\w+|_ZNK?St9basic_ios\w+|_ZNK?St5ctype\w+|_ZSt16__ostream_insert\w+|_ZSt4endl\w+|_ZSt5flush\w+|"
     r"_ZNSt6locale\w+|_ZNSt15basic_streambuf\w+|_ZNSt7__cxx1115basic_stringbuf\w+|_ZNSt\d+\w*stream\w*|_ZT[TV]N?St\w+|_ZNSolsE\w+"
 )

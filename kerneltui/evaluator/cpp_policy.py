@@ -210,7 +210,7 @@ def _path(name: str, line: int) -> Iterator[Finding]:
 
 def _names(found: list[Token], policy: Policy) -> Iterator[Finding]:
     for index, token in enumerate(found):
-        if token.kind != "word":
+        if token.kind != "word" or token.directive in ("include", "include_next"):
             continue
         before = found[index - 1].text if index else ""
         after = found[index + 1].text if index + 1 < len(found) else ""
