@@ -46,13 +46,13 @@ ACTIONS: tuple[Action, ...] = (
            decision=K.RETRY, twin="retry SESSION --like NODE", command="retry signature"),
     Action(id="node.note", keys=("m",), title="note: kept with the node and given to later prompts", short="note",
            group="steer", decision=K.NOTE, twin="note SESSION NODE TEXT", undo=True, argument="TEXT", command="note"),
-    Action(id="idea.add", keys=("a",), title="add an idea of your own", group="steer", decision=K.ADD_IDEA,
+    Action(id="idea.add", keys=("a",), title="add an idea of your own", short="add idea", group="steer", decision=K.ADD_IDEA,
            twin="add SESSION TITLE", undo=True, command="add idea"),
-    Action(id="kernel.fork", keys=("E",), title="fork: edit this kernel as a new variant", group="steer",
+    Action(id="kernel.fork", keys=("E",), title="fork: edit this kernel as a new variant", short="fork", group="steer",
            decision=K.INJECT, twin="inject SESSION FILE --parent NODE", undo=True, command="fork"),
-    Action(id="idea.expand", keys=("+",), title="write more variants of this idea", group="steer", decision=K.EXPAND,
+    Action(id="idea.expand", keys=("plus",), title="write more variants of this idea", group="steer", decision=K.EXPAND,
            twin="expand SESSION IDEA", argument="COUNT", command="expand"),
-    Action(id="kernel.certify", keys=("C",), title="certify: measure again in a fresh process, with the sanitizers",
+    Action(id="kernel.certify", keys=("C",), title="certify: measure again in a fresh process, with the sanitizers", short="certify",
            group="steer", decision=K.CERTIFY, twin="certify SESSION NODE", command="certify"),
     Action(id="idea.approve", keys=("A",), title="approve the proposed idea", group="steer", decision=K.APPROVE,
            twin="approve SESSION IDEA", command="approve"),
@@ -68,7 +68,7 @@ ACTIONS: tuple[Action, ...] = (
            decision=K.PAUSE, twin="pause SESSION", command="pause"),
     Action(id="engine.resume", keys=(), title="resume the search", group="engine", decision=K.RESUME,
            twin="resume SESSION", command="resume"),
-    Action(id="engine.budget", keys=("b",), title="change rounds and caps: usd 40, rounds +2, wall 2h", group="engine",
+    Action(id="engine.budget", keys=("b",), title="change rounds and caps: usd 40, rounds +2, wall 2h", short="budget", group="engine",
            decision=K.BUDGET, twin="budget SESSION NAME=VALUE", argument="NAME VALUE", command="budget"),
     Action(id="engine.start", keys=("s",), title="start the engine, if none runs", group="engine",
            twin="run SESSION", command="start"),
@@ -80,7 +80,7 @@ ACTIONS: tuple[Action, ...] = (
     # view
     Action(id="view.filter", keys=("slash",), title="filter the tree", short="filter", twin="ls SESSION --filter TEXT",
            argument="TEXT", command="filter"),
-    Action(id="view.next_match", keys=("n",), title="next failure; in a log: next error", command="next failure"),
+    Action(id="view.next_match", keys=("n",), title="next failure; in a log: next error", short="next error", command="next failure"),
     Action(id="view.previous_match", keys=("N",), title="previous failure; in a log: previous error"),
     Action(id="goto.best", keys=("B",), title="go to the best variant", command="goto best"),
     Action(id="goto.running", keys=(), title="go to the next running variant", command="goto running"),
@@ -88,23 +88,24 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="view.sort", keys=("o",), title="sort: best, newest, name, cost", argument="ORDER", command="sort"),
     Action(id="view.diff", keys=("d",), title="diff against the parent", short="diff", twin="show SESSION NODE --diff",
            command="diff"),
-    Action(id="view.diff_base", keys=("D",), title="diff base: parent, best, marked", command="diff base"),
-    Action(id="view.times", keys=("t",), title="timings", command="timings"),
+    Action(id="view.diff_base", keys=("D",), title="diff base: parent, best, marked", short="diff base", command="diff base"),
+    Action(id="view.times", keys=("t",), title="timings", short="times", command="timings"),
     Action(id="view.compare", keys=("c",), title="compare two marked variants", argument="A B", command="compare",
            twin="show SESSION A B"),
     Action(id="view.failures", keys=("f",), title="failures, grouped by what went wrong", short="failures",
            twin="failures SESSION", command="failures"),
     Action(id="view.review", keys=("V",), title="review proposed ideas", command="review"),
-    Action(id="view.wrap", keys=("W",), title="wrap long lines in the detail pane", command="wrap"),
-    Action(id="view.next_tab", keys=("right_square_bracket",), title="next tab of the detail pane"),
+    Action(id="view.wrap", keys=("W",), title="wrap long lines in the detail pane", short="wrap", command="wrap"),
+    Action(id="view.next_tab", keys=("right_square_bracket",), title="next tab of the detail pane", short="tab"),
     Action(id="view.previous_tab", keys=("left_square_bracket",), title="previous tab of the detail pane"),
-    Action(id="view.next_part", keys=("right_curly_bracket",), title="next round; in a diff: next hunk"),
+    Action(id="view.next_part", keys=("right_curly_bracket",), title="next round; in a diff: next hunk", short="hunk"),
     Action(id="view.previous_part", keys=("left_curly_bracket",), title="previous round; in a diff: previous hunk"),
     Action(id="view.detail_down", keys=("J",), title="scroll the detail pane down"),
     Action(id="view.detail_up", keys=("K",), title="scroll the detail pane up"),
     Action(id="view.follow", keys=("F",), title="freeze the view; the search works on", command="freeze"),
     Action(id="view.raw", keys=("vertical_line",), title="raw view: no panes, for the terminal's own selection",
            command="raw"),
+    Action(id="view.zoom", keys=("underscore",), title="this pane alone, or all", command="zoom"),
     Action(id="view.pane_next", keys=("tab",), title="next pane", group="move"),
     Action(id="view.pane_previous", keys=("shift+tab",), title="previous pane", group="move"),
     Action(id="view.pane_1", keys=("1",), title="tree", group="move"),
@@ -113,8 +114,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="view.pane_4", keys=("4",), title="workers", group="move"),
     Action(id="view.pane_5", keys=("5",), title="budget and spend", group="move", command="spend"),
     Action(id="view.pane_6", keys=("6",), title="events", group="move"),
-    Action(id="view.back", keys=("escape",), title="back; clear the filter, then the marks", group="move"),
-    Action(id="copy.yank", keys=("y",), title="copy: then i id, c code, p path, t times, l log", group="copy",
+    Action(id="view.back", keys=("escape",), title="back; clear the filter, then the marks", short="back", group="move"),
+    Action(id="copy.yank", keys=("y",), title="copy: then i id, c code, p path, t times, l log", short="copy", group="copy",
            command="yank"),
     Action(id="result.export", keys=(), title="export the winner as plain source", group="copy",
            twin="export SESSION VARIANT --to DIR", argument="DIR", command="export"),
@@ -126,12 +127,20 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="app.redraw", keys=("ctrl+l",), title="redraw the screen", command="redraw"),
 )  # fmt: skip
 
+# What the footer shows, most wanted first: as many as fit.
+FOOTER = ("node.open", "branch.prune", "edit.undo", "idea.edit", "kernel.inject", "view.filter", "branch.pin", "node.retry",
+          "view.diff", "engine.pause", "view.failures", "node.note", "idea.add", "engine.budget", "copy.yank",
+          "view.times")  # fmt: skip
+FOOTER_DETAIL = ("view.back", "view.next_tab", "view.next_part", "view.next_match", "view.wrap", "view.diff_base",
+                 "kernel.fork", "copy.yank", "kernel.certify")  # fmt: skip
+FOOTER_LAST = ("app.quit", "app.palette", "app.help")
+
 FORBIDDEN = frozenset(
     {"ctrl+a", "ctrl+b", "ctrl+s", "ctrl+q", "ctrl+h", "ctrl+j", "ctrl+k", "ctrl+w", "ctrl+enter", "shift+enter"}
 )  # taken by tmux, screen, flow control, terminals in a browser, or never sent
 KEY_TEXT = {
     "slash": "/", "colon": ":", "question_mark": "?", "right_square_bracket": "]", "left_square_bracket": "[",
-    "right_curly_bracket": "}", "left_curly_bracket": "{", "vertical_line": "|", "escape": "esc", "plus": "+",
+    "right_curly_bracket": "}", "left_curly_bracket": "{", "vertical_line": "|", "escape": "esc", "plus": "+", "underscore": "_",
 }  # fmt: skip
 GROUP_TITLES = {"steer": "Steer", "engine": "Search", "view": "Look", "move": "Move", "copy": "Take away"}
 

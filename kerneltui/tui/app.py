@@ -7,14 +7,15 @@ import os
 import shlex
 import subprocess
 from pathlib import Path
+from typing import ClassVar
 
 from textual.app import App, SuspendNotSupported
 from textual.binding import Binding, BindingType
 
 from kerneltui.errors import SettingsError
 from kerneltui.tui import theme as themes
-from kerneltui.tui.driver import Driver, run_guarded
 from kerneltui.tui.drafts import save_draft
+from kerneltui.tui.driver import Driver, run_guarded
 from kerneltui.tui.feed import Feed
 from kerneltui.tui.render import ASCII, UNICODE
 from kerneltui.tui.screens.main import MainScreen
@@ -25,7 +26,7 @@ class KernelTui(App[int]):
 
     CSS_PATH = "app.tcss"
     ENABLE_COMMAND_PALETTE = False
-    BINDINGS: list[BindingType] = [  # noqa: RUF012 - Textual declares it so
+    BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "nothing", show=False, priority=True),  # Textual quits on it; hands meant flow control
         Binding("ctrl+c", "explain_quit", show=False),
         Binding("ctrl+z", "suspend_process", show=False),
@@ -130,5 +131,3 @@ def run(folder: Path | None, *, theme: str | None = None, ascii_only: bool = Fal
     narrow = "utf" not in (locale.getpreferredencoding(False) or "").lower()
     app = KernelTui(folder, theme=pick_theme(theme), ascii_only=ascii_only or narrow)
     return run_guarded(app, mouse=os.environ.get("KERNELTUI_MOUSE", "1") != "0")
-
-

@@ -36,7 +36,7 @@ def too_small(width: int, height: int) -> bool:
 
 def arrange(width: int, height: int, pane: Pane, *, zoomed: bool, lower: Pane) -> Arrangement:
     """Where everything goes: `pane` has the focus, `lower` is the chosen bottom strip of middle sizes."""
-    if zoomed or (width < 100 or height < 24) and pane is not Pane.TREE:
+    if zoomed or ((width < 100 or height < 24) and pane is not Pane.TREE):
         return _alone(pane)
     if width < 100 or height < 24:
         return Arrangement(shown=frozenset({Pane.TREE}), strip=True)

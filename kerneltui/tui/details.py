@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from enum import StrEnum
 
-from kerneltui.records import Call, CheckResult, ErrorReport, Idea, Measurement, Outcome, Speedup, Variant, VariantState
+from kerneltui.records import (
+    Call,
+    CheckResult,
+    ErrorReport,
+    Idea,
+    Measurement,
+    Outcome,
+    Speedup,
+    Variant,
+    VariantState,
+    Verdict,
+)
 from kerneltui.tui import words
 from kerneltui.tui.model import Model, Subject
-from kerneltui.tui.render import Glyphs, fit, lines, one_line, right, wrap
+from kerneltui.tui.render import Glyphs, fit, lines, one_line, plain, right, wrap
 from kerneltui.tui.widgets.linelist import Line, Span
 
 
@@ -42,9 +54,7 @@ BLANK: Line = ""
 def numbered(coloured: Sequence[Line]) -> list[Line]:
     """Source lines with their numbers."""
     width = max(3, len(str(len(coloured))))
-    return [
-        [(f"{number:>{width}} ", "line-number"), *_spans(line)] for number, line in enumerate(coloured, start=1)
-    ]
+    return [[(f"{number:>{width}} ", "line-number"), *_spans(line)] for number, line in enumerate(coloured, start=1)]
 
 
 def _spans(line: Line) -> Sequence[Span]:
@@ -53,7 +63,7 @@ def _spans(line: Line) -> Sequence[Span]:
 
 def field_line(name: str, value: str, token: str = "", width: int = 13) -> Line:
     """A name in a column, and its value."""
-    return [(f" {name:<{width}}", "muted"), (one_line(value), token)]
+    return [(f" {name:<{width}}", "muted"), (plain(value).replace("\n", " "), token)]
 
 
 def paragraph(text: str, width: int, token: str = "", indent: int = 1) -> list[Line]:
@@ -119,8 +129,9 @@ def log_lines(subject: Subject, width: int) -> tuple[list[Line], list[int]]:
 
 def _finding(variant: Variant, width: int) -> list[Line]:
     word, token = words.state_word(variant), words.state_token(variant)
-    stage = f" at {variant.stage}" if variant.stage and word == "FAIL" else ""
-    head = f" {words.outcome_text(variant) or word.lower()}{stage}"
+    name = words.outcome_text(variant) or word.lower()
+    stage = f" at {variant.stage}" if variant.stage and word == "FAIL" and variant.stage != name else ""
+    head = f" {word} {name}{stage}" if word == "FAIL" else f" {name}"
     found: list[Line] = [[(head, token)]]
     text = variant.author_error or variant.message
     if text:
@@ -198,13 +209,33 @@ def _headline(measurement: Measurement, glyphs: Glyphs) -> list[Line]:
     eager = measurement.speedup.get("eager")
     spans: list[Span] = [(f" {words.time_text(measurement.median_us, glyphs)}", "best")]
     if eager is not None:
-        spans += [(f"   {_ratio(eager, glyphs)} eager", "best" if not eager.tie else ""), (f"  {_interval(eager)}", "muted")]
+        spans += [
+            (f"   {_ratio(eager, glyphs)} eager", "best" if not eager.tie else ""),
+            (f"  {_interval(eager)}", "muted"),
+        ]
         if eager.tie:
             spans.append(("  a tie", "warning"))
     spans.append((f"   {measurement.badge}", "ok" if measurement.badge in ("measured", "certified") else "fail"))
     if measurement.screened:
         spans.append(("  screened only", "warning"))
     return [spans]
+
+
+def time_strip(verdict: Verdict, variant: Variant, glyphs: Glyphs) -> list[Line]:
+    """The same in three lines."""
+    measurement = verdict.measurement
+    if measurement is None:
+        return []
+    ratios = [f"{name} {_ratio(speedup, glyphs)}" for name, speedup in sorted(measurement.speedup.items())]
+    noise = f"noise {measurement.noise:.2%}" if measurement.noise is not None else ""
+    floor = f"{measurement.floor_us / measurement.median_us:.0%} of the floor" if measurement.floor_us else ""
+    kernel = [f"{variant.registers} registers" if variant.registers else "",
+              f"{words.bytes_text(variant.shared_bytes)} shared" if variant.shared_bytes else "", variant.name]  # fmt: skip
+    return [
+        _headline(measurement, glyphs)[0],
+        [(f" against {',  '.join(ratios)}    {floor}", "muted")],
+        [(" " + "   ".join(part for part in (*kernel, noise) if part), "muted")],
+    ]
 
 
 def _ratio(speedup: Speedup, glyphs: Glyphs) -> str:
@@ -226,7 +257,9 @@ def _baseline_lines(measurement: Measurement, glyphs: Glyphs) -> list[Line]:
         call = measurement.call_speedup.get(name)
         rest = f"{right(_ratio(speedup, glyphs), 10)}   {_interval(speedup):<15}{speedup.pairs:>6}"
         tail = right(_ratio(call, glyphs), 12) if call else ""
-        found.append([(row, ""), (rest, "ok" if speedup.low > 1 else "wait" if speedup.tie else "fail"), (tail, "muted")])
+        found.append(
+            [(row, ""), (rest, "ok" if speedup.low > 1 else "wait" if speedup.tie else "fail"), (tail, "muted")]
+        )
     if measurement.floor_us:
         share = measurement.floor_us / measurement.median_us if measurement.median_us else 0.0
         found.append([(f" {fit('floor', 12)}{right(words.time_text(measurement.floor_us, glyphs), 11)}", ""),
@@ -236,7 +269,7 @@ def _baseline_lines(measurement: Measurement, glyphs: Glyphs) -> list[Line]:
 
 def _figure_lines(measurement: Measurement, glyphs: Glyphs) -> list[Line]:
     def shown(value: float | None) -> str:
-        return words.time_text(value, glyphs)
+        return words.time_text(value, glyphs, 4)
 
     noise = f"   noise {measurement.noise:.2%}" if measurement.noise is not None else ""
     found = [
@@ -249,8 +282,9 @@ def _figure_lines(measurement: Measurement, glyphs: Glyphs) -> list[Line]:
         found.append(field_line("warm cache", shown(measurement.warm_us)))
     samples = sorted(measurement.samples_us)
     if samples:
-        marks = [f"p{share} {words.three_digits(_at(samples, share))}" for share in (5, 25, 50, 75, 95)]
-        found.append(field_line("percentiles", "  ".join(marks) + f" {glyphs.micro}s"))
+        unit, name = words.time_unit(samples[0], glyphs)
+        marks = [f"p{share} {words.significant(_at(samples, share) / unit, 4)}" for share in (5, 25, 50, 75, 95)]
+        found.append(field_line("percentiles", f"{name}:  " + "  ".join(marks)))
     counts = f"{len(samples)} of {measurement.launches} launches, {measurement.warmup} warm-up"
     dropped = f", {measurement.dropped} disturbed and dropped" if measurement.dropped else ""
     found.append(field_line("samples", counts + dropped))
@@ -273,16 +307,20 @@ def _histogram_lines(measurement: Measurement, glyphs: Glyphs, width: int) -> li
     for sample in samples:
         counts[min(classes - 1, max(0, int((sample - low) / step)))] += 1
     room = max(10, min(50, width - 24))
+    unit, name = words.time_unit(low, glyphs)
+    decimals = max(0, min(6, 1 - math.floor(math.log10(step / unit))))
     found: list[Line] = []
     for index, count in enumerate(counts):
-        label = words.time_text(low + (index + 0.5) * step, glyphs)
-        cells = glyphs.full * round(room * count / max(counts))
-        found.append([(right(label, 12) + " ", "muted"), (cells or ("" if not count else glyphs.dot), "bar"), (f" {count}" if count else "", "muted")])
+        label = f"{(low + (index + 0.5) * step) / unit:.{decimals}f} {name}"
+        cells = glyphs.full * round(room * count / max(counts)) or (glyphs.dot if count else "")
+        found.append([(right(label, 13) + "  ", "muted"), (cells, "bar"), (f" {count}" if count else "", "muted")])
     return [*found, BLANK]
 
 
 def _condition_lines(measurement: Measurement) -> list[Line]:
-    found = [field_line("method", measurement.method + (f", ring of {measurement.ring} inputs" if measurement.ring else ""))]
+    found = [
+        field_line("method", measurement.method + (f", ring of {measurement.ring} inputs" if measurement.ring else ""))
+    ]
     if measurement.flush:
         found.append(field_line("cold caches", measurement.flush))
     if measurement.clocks:
@@ -316,7 +354,13 @@ def trust_lines(subject: Subject, width: int) -> list[Line]:
     for check in sorted(verdict.checks, key=lambda check: order.index(check.result)):
         word = {CheckResult.FAIL: "FAIL", CheckResult.SKIPPED: "none"}.get(check.result, str(check.result))
         first, *rest = wrap(check.detail, max(20, width - name_width - 10)) or [""]
-        found.append([(f" {word:<5}", _CHECK_TOKENS[check.result]), (fit(one_line(check.name), name_width + 1), ""), (" " + first, "muted")])
+        found.append(
+            [
+                (f" {word:<5}", _CHECK_TOKENS[check.result]),
+                (fit(one_line(check.name), name_width + 1), ""),
+                (" " + first, "muted"),
+            ]
+        )
         found += [[(" " * (name_width + 8) + line, "muted")] for line in rest]
     found += [BLANK, field_line("tolerance", verdict.tolerance), field_line("world", verdict.world)]
     if verdict.device:
@@ -380,7 +424,14 @@ def lineage_lines(model: Model, variant: Variant, glyphs: Glyphs) -> list[Line]:
         ratio = words.ratio_text(step, glyphs) or words.outcome_text(step) or words.state_word(step)
         gain = f"{step.speedup.ratio / before - 1:+.1%}" if before and step.speedup and step.median_us else ""
         title = words.idea_title(idea) if idea else str(step.kind)
-        found.append([(f" {step.id} ", "muted"), (right(ratio, 8), words.state_token(step)), (right(gain, 9), "number"), (f"  {title}", "")])
+        found.append(
+            [
+                (f" {step.id} ", "muted"),
+                (right(ratio, 8), words.state_token(step)),
+                (right(gain, 9), "number"),
+                (f"  {title}", ""),
+            ]
+        )
         if step.speedup and step.outcome is Outcome.CORRECT:
             before = step.speedup.ratio
     return found
@@ -409,7 +460,11 @@ def prompt_lines(call: Call | None, width: int) -> list[Line]:
         found += [BLANK, *paragraph(call.error, width, "fail")]
     for name, text in (("reasoning", call.reasoning), ("answer", call.answer), ("prompt", call.prompt)):
         if text:
-            found += [BLANK, heading(f"{name}, {len(text):,} characters"), *([(" " + line, "")] for line in wrap(text, max(20, width - 2)))]
+            found += [
+                BLANK,
+                heading(f"{name}, {len(text):,} characters"),
+                *([(" " + line, "")] for line in wrap(text, max(20, width - 2))),
+            ]
     return found
 
 
@@ -423,11 +478,22 @@ def round_lines(model: Model, number: int, glyphs: Glyphs, width: int) -> list[L
     if tally is not None:
         best = words.ratio_text(tally.best, glyphs)
         name = f"round {number}" if number else "before the first round"
-        found.append([(f" {name}", "round"), (f"   {words.count_text(tally.ideas, 'idea')}, {words.count_text(tally.total, 'variant')}", "muted")])
+        found.append(
+            [
+                (f" {name}", "round"),
+                (f"   {words.count_text(tally.ideas, 'idea')}, {words.count_text(tally.total, 'variant')}", "muted"),
+            ]
+        )
         found.append([(" ok ", "muted"), (str(tally.ok), "ok"), ("   failed ", "muted"), (str(tally.fail), "fail" if tally.fail else ""),
                       ("   running ", "muted"), (str(tally.running), "run"), ("   waiting ", "muted"), (str(tally.waiting), "")])  # fmt: skip
         if tally.best:
-            found.append([(" best ", "muted"), (best, "best"), (f"  {tally.best.id}  {words.time_text(tally.best.median_us, glyphs)}", "")])
+            found.append(
+                [
+                    (" best ", "muted"),
+                    (best, "best"),
+                    (f"  {tally.best.id}  {words.time_text(tally.best.median_us, glyphs)}", ""),
+                ]
+            )
     return [*found, BLANK, *session_lines(model, glyphs, width)]
 
 
@@ -435,7 +501,9 @@ def session_lines(model: Model, glyphs: Glyphs, width: int) -> list[Line]:
     """Problem, device, baselines, notices, settings."""
     problem, status, settings = model.problem, model.tree.status, model.tree.settings
     found: list[Line] = [heading(one_line(problem.title or problem.name))]
-    found.append(field_line("reference", f"{problem.path}, {problem.dtype}, tolerance {settings.tolerance or problem.tolerance}"))
+    found.append(
+        field_line("reference", f"{problem.path}, {problem.dtype}, tolerance {settings.tolerance or problem.tolerance}")
+    )
     if status.device:
         device = status.device
         found.append(field_line("device", f"{device.name} {device.architecture}, {device.compiler} {device.toolkit}"))
@@ -445,8 +513,21 @@ def session_lines(model: Model, glyphs: Glyphs, width: int) -> list[Line]:
         found.append(field_line(f"{name}", words.time_text(float(median_us), glyphs)))
     if model.prepared.get("floor_us"):
         found.append(field_line("floor", words.time_text(float(model.prepared["floor_us"]), glyphs)))
-    found.append(field_line("search", f"{settings.rounds} rounds, {settings.ideas} ideas a parent, {settings.variants} variants an idea, beam {settings.beam}"))
-    found.append(field_line("authors", ", ".join(author.name or (f"{author.kind}:{author.model}" if author.model else author.kind) for author in settings.authors)))
+    found.append(
+        field_line(
+            "search",
+            f"{settings.rounds} rounds, {settings.ideas} ideas a parent, {settings.variants} variants an idea, beam {settings.beam}",
+        )
+    )
+    found.append(
+        field_line(
+            "authors",
+            ", ".join(
+                author.name or (f"{author.kind}:{author.model}" if author.model else author.kind)
+                for author in settings.authors
+            ),
+        )
+    )
     found.append(field_line("budget", words.budget_text(settings.budget)))
     found.append(field_line("folder", str(model.folder)))
     notices = [*status.notices, *(str(note) for note in model.prepared.get("notes") or ())]

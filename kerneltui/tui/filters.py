@@ -1,7 +1,7 @@
 """The filter language of `/`: words, `name:value`, comparisons, `!`, `|`. Pure.
 
-    state:ok  state:fail  stage:compile  speed>1.2  us<60  regs<=168  round:8..12  idea:i003  by:human  is:pinned
-    since:10m  sig:"smem > limit"  lang:cuda    bare words match ids, names, titles and messages
+state:ok  state:fail  stage:compile  speed>1.2  us<60  regs<=168  round:8..12  idea:i003  by:human  is:pinned
+since:10m  sig:"smem > limit"  lang:cuda    bare words match ids, names, titles and messages
 """
 
 from __future__ import annotations
@@ -165,13 +165,17 @@ def _number(name: str, op: str, value: str, column: int) -> Test:
         ">": lambda found: found > first,
         ">=": lambda found: found >= first,
     }
-    inside = compare.get(op, lambda found: first <= found <= last)
+    inside = compare[op] if op in compare else _between(first, last)
 
     def test(variant: Variant, idea: Idea | None) -> bool:
         found = read(variant)
         return found is not None and inside(found)
 
     return test
+
+
+def _between(first: float, last: float) -> Callable[[float], bool]:
+    return lambda found: first <= found <= last
 
 
 def _choice(name: str, choices: dict[str, Test], value: str, column: int) -> Test:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kerneltui.records import CallState, Event, SessionState
 from kerneltui.tui import words
-from kerneltui.tui.actions import ACTIONS, key_text
+from kerneltui.tui.actions import FOOTER, FOOTER_DETAIL, FOOTER_LAST, by_id, key_text
 from kerneltui.tui.model import LAG_SHOWN_S, Model
 from kerneltui.tui.render import Glyphs, bar, cut, fit, one_line, right
 from kerneltui.tui.widgets.linelist import Line, Span
@@ -81,8 +81,8 @@ def banner(model: Model, trouble: str, glyphs: Glyphs, now: float, width: int, l
         found.append([(f" The session cannot be read now: {one_line(trouble)}", "error")])
     if model.engine_gone(now):
         since = words.clock_text(status.heartbeat)
-        found.append([(f" The engine (pid {status.pid}) has been gone since {since}. Nothing was lost. ", "error"),
-                      ("s", "key"), (" starts it again  ", ""), (":", "key"), (" engine log", "")])  # fmt: skip
+        found.append([(f" The engine has been gone since {since}. Nothing was lost.  ", "error"),
+                      ("s", "key"), (" starts it again  ", ""), (":", "key"), (f" engine log   (pid was {status.pid})", "muted")])  # fmt: skip
         if last_words:
             found.append([(f" It said last: {one_line(last_words)}", "muted")])
     elif status.state is SessionState.NEW:
@@ -176,7 +176,13 @@ def spend_lines(model: Model) -> list[Line]:
     found: list[Line] = ["", [(f" {'author':<24}{'calls':>7}{'failed':>8}{'tokens':>12}{'cost':>10}", "muted")]]
     for author, (calls, usd, tokens, failed) in sorted(rows.items(), key=lambda item: -item[1][1]):
         cost = words.money_text(usd) + ("+?" if unknown[author] else "")
-        found.append([(f" {fit(one_line(author), 24)}", ""), (f"{calls:>7.0f}{failed:>8.0f}{tokens:>12,.0f}", "number"), (right(cost, 10), "number")])
+        found.append(
+            [
+                (f" {fit(one_line(author), 24)}", ""),
+                (f"{calls:>7.0f}{failed:>8.0f}{tokens:>12,.0f}", "number"),
+                (right(cost, 10), "number"),
+            ]
+        )
     return found
 
 
@@ -191,22 +197,27 @@ def event_line(event: Event, model: Model) -> Line:
 # --------------------------------------------------------------------------- footer
 
 
-def footer(width: int, hidden: Sequence[str] = ()) -> list[Span]:
-    """As many keys as fit, `?` always among them."""
-    last = [action for action in ACTIONS if action.id in ("app.palette", "app.help", "app.quit")]
-    first = [action for action in ACTIONS if action.short and action not in last and action.id not in hidden]
-    spans: list[Span] = []
-    tail: list[Span] = []
-    for action in last:
-        tail += [(f" {key_text(action.keys[0])}", "key"), (f" {action.short} ", "muted")]
+def footer(width: int, *, detail: bool = False) -> list[Span]:
+    """As many keys as fit; quit, commands and keys always among them."""
+    tail = _keys(FOOTER_LAST)
     room = width - sum(len(text) for text, _ in tail)
-    for action in first:
-        key, name = f" {key_text(action.keys[0])}", f" {action.short} "
-        if len(key) + len(name) > room:
+    spans: list[Span] = []
+    for id in FOOTER_DETAIL if detail else FOOTER:
+        pair = _keys((id,))
+        cells = sum(len(text) for text, _ in pair)
+        if cells > room:
             break
-        spans += [(key, "key"), (name, "muted")]
-        room -= len(key) + len(name)
+        spans += pair
+        room -= cells
     return spans + tail
+
+
+def _keys(ids: Sequence[str]) -> list[Span]:
+    spans: list[Span] = []
+    for id in ids:
+        action = by_id(id)
+        spans += [(f" {key_text(action.keys[0])}", "key"), (f" {action.short} ", "muted")]
+    return spans
 
 
 def message(text: str, token: str) -> list[Span]:

@@ -173,16 +173,33 @@ def _style(table: _Table, token: str, default: str, problems: list[str]) -> Styl
 
 def _textual_theme(table: _Table) -> Theme:
     fallback = "ansi_default" if table.ansi else "#808080"
-    colors = {name: table.colors.get(name, fallback) for name in COLOR_NAMES if name in table.colors or table.ansi}
-    colors.setdefault("primary", fallback)
+    colors: dict[str, str | None] = {
+        name: table.colors.get(name, fallback if table.ansi else None) for name in COLOR_NAMES
+    }
+    primary = colors.pop("primary") or fallback
+    panel, background = colors["panel"] or fallback, colors["background"] or fallback
     variables = {
-        "scrollbar": colors.get("panel", fallback),
-        "scrollbar-hover": colors.get("primary", fallback),
-        "scrollbar-active": colors.get("accent", fallback),
-        "scrollbar-background": colors.get("background", fallback),
-        "scrollbar-background-hover": colors.get("background", fallback),
-        "scrollbar-background-active": colors.get("background", fallback),
+        "scrollbar": panel,
+        "scrollbar-hover": primary,
+        "scrollbar-active": primary,
+        "scrollbar-background": background,
+        "scrollbar-background-hover": background,
+        "scrollbar-background-active": background,
     }
     return Theme(
-        name=table.name, dark=table.dark, ansi=table.ansi, variables=variables, **colors
+        name=table.name,
+        primary=primary,
+        secondary=colors["secondary"],
+        warning=colors["warning"],
+        error=colors["error"],
+        success=colors["success"],
+        accent=colors["accent"],
+        foreground=colors["foreground"],
+        background=colors["background"],
+        surface=colors["surface"],
+        panel=colors["panel"],
+        boost=colors["boost"],
+        dark=table.dark,
+        ansi=table.ansi,
+        variables=variables,
     )

@@ -105,21 +105,27 @@ def stage_word(variant: Variant) -> str:
     return "bench" if variant.stage else str(variant.state)
 
 
-def time_text(time_us: float | None, glyphs: Glyphs) -> str:
-    """Three significant digits in µs, ms or s."""
+def time_text(time_us: float | None, glyphs: Glyphs, digits: int = 3) -> str:
+    """So many significant digits, in µs, ms or s."""
     if time_us is None:
         return ""
-    for limit, unit, name in ((1e3, 1.0, glyphs.micro + "s"), (1e6, 1e3, "ms")):
-        if time_us < limit * 0.9995:
-            return f"{three_digits(time_us / unit)} {name}"
-    return f"{three_digits(time_us / 1e6)} s"
+    unit, name = time_unit(time_us, glyphs)
+    return f"{significant(time_us / unit, digits)} {name}"
 
 
-def three_digits(value: float) -> str:
-    """Three significant digits with no exponent."""
-    if value >= 99.95:
-        return f"{value:.0f}"
-    return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+def time_unit(time_us: float, glyphs: Glyphs) -> tuple[float, str]:
+    """The unit that leaves at most three digits before the point, in µs, and its name."""
+    if time_us < 999.5:
+        return 1.0, glyphs.micro + "s"
+    return (1e3, "ms") if time_us < 999.5e3 else (1e6, "s")
+
+
+def significant(value: float, digits: int = 3) -> str:
+    """So many significant digits, with no exponent."""
+    whole = len(f"{abs(value):.0f}") if abs(value) >= 0.5 else 0
+    decimals = max(0, digits - max(1, whole))
+    text = f"{value:.{decimals}f}"
+    return text if len(text.replace(".", "").lstrip("-")) <= max(digits, whole) else f"{value:.{max(0, decimals - 1)}f}"
 
 
 def ratio_text(variant: Variant | None, glyphs: Glyphs) -> str:

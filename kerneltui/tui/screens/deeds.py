@@ -186,7 +186,11 @@ class Deeds:
             return
         rows = screen.model.outline.rows
         heads = [index for index, row in enumerate(rows) if row.kind is NodeKind.ROUND]
-        later = [i for i in heads if i > screen.tree_list.cursor] if by > 0 else [i for i in heads if i < screen.tree_list.cursor][::-1]
+        later = (
+            [i for i in heads if i > screen.tree_list.cursor]
+            if by > 0
+            else [i for i in heads if i < screen.tree_list.cursor][::-1]
+        )
         if later:
             screen.tree_list.move_to(later[0], top=True)
 
@@ -255,7 +259,9 @@ class Deeds:
     def act_view_follow(self) -> None:
         screen = self.screen_
         screen.frozen = not screen.frozen
-        screen.say("the view is frozen; the search works on. F follows again" if screen.frozen else "following", "warning")
+        screen.say(
+            "the view is frozen; the search works on. F follows again" if screen.frozen else "following", "warning"
+        )
         screen.paint_clocks(time.time())
 
     def act_view_failures(self) -> None:
@@ -441,5 +447,3 @@ class Deeds:
         suffix = options.pop("suffix", ".txt")
         path: Path = drafts.draft_path(self.screen_.model.folder, draft, suffix)
         return Editor(title, text, draft=path, **options)
-
-

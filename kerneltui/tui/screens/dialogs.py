@@ -26,7 +26,9 @@ QUIET_INPUT = "Input { border: none; height: 1; padding: 0; background: $surface
 class Ask(ModalScreen[str | None]):
     """One line of text at the foot of the screen. Enter gives it, escape gives None."""
 
-    DEFAULT_CSS = "Ask { align: left bottom; background: transparent; } Ask > Vertical { height: 4; background: $panel; }"
+    DEFAULT_CSS = (
+        "Ask { align: left bottom; background: transparent; } Ask > Vertical { height: 4; background: $panel; }"
+    )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", show=False)]
 
     def __init__(self, title: str, value: str = "", hint: str = "", check: Callable[[str], str] | None = None) -> None:
@@ -69,7 +71,13 @@ class Confirm(ModalScreen[bool]):
         yield OneLine(id="confirm")
 
     def on_mount(self) -> None:
-        spans: list[Span] = [(f" {self.question} ", "warning"), ("y", "key"), ("/", "muted"), ("n", "key"), (" (n) ", "muted")]
+        spans: list[Span] = [
+            (f" {self.question} ", "warning"),
+            ("y", "key"),
+            ("/", "muted"),
+            ("n", "key"),
+            (" (n) ", "muted"),
+        ]
         self.query_one("#confirm", OneLine).set(spans)
 
     def on_key(self, event: events.Key) -> None:
@@ -136,7 +144,9 @@ class Editor(ModalScreen[str | None]):
         with Vertical():
             yield PaneTitle(id="editor-title")
             if self.path_line:
-                line = Input(placeholder="path of a file, then enter; or tab and write or paste below", id="editor-path")
+                line = Input(
+                    placeholder="path of a file, then enter; or tab and write or paste below", id="editor-path"
+                )
                 line.cursor_blink = False
                 yield line
             area = TextArea(kept or self.text, show_line_numbers=True, tab_behavior="indent", id="editor-text")
@@ -209,9 +219,7 @@ class Help(ModalScreen[None]):
         "Help { align: center middle; background: transparent; }"
         " Help > Vertical { width: 92%; max-width: 100; height: 90%; background: $panel; }"
     )
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,q,question_mark", "dismiss(None)", show=False)
-    ]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "dismiss(None)", show=False)]
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -313,12 +321,8 @@ class Palette(ModalScreen[str | None]):
     def on_input_submitted(self, message: Input.Submitted) -> None:
         chosen = self.choices.actions[self.choices.cursor] if self.choices.actions else None
         typed = message.value.strip()
-        if chosen is None:
-            self.dismiss(typed)
-        elif typed.startswith(chosen.command):
-            self.dismiss(typed)
-        else:
-            self.dismiss(chosen.command)
+        is_whole = chosen is None or typed.startswith(chosen.command)
+        self.dismiss(typed if is_whole or chosen is None else chosen.command)
 
     def on_line_list_chosen(self, message: LineList.Chosen) -> None:
         self.dismiss(self.choices.actions[message.row].command)

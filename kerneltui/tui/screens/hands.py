@@ -185,7 +185,9 @@ class Hands:
         wanted = signature(variant)
         every = self.screen.model.tree.variants.values()
         found = [v for v in every if words.is_failure(v) and signature(v) == wanted]
-        self.screen.confirm(f"retry {words.count_text(len(found), 'variant')} like {variant.id}?", lambda: self._retry(found))
+        self.screen.confirm(
+            f"retry {words.count_text(len(found), 'variant')} like {variant.id}?", lambda: self._retry(found)
+        )
 
     def _retry(self, found: list[Variant]) -> None:
         if found:
@@ -208,7 +210,13 @@ class Hands:
         """A remark that later prompts carry."""
         row, tree = self.screen.current, self.screen.model.tree
         target = row.id if row is not None and row.kind is not NodeKind.ROUND else ""
-        before = tree.ideas[target].note if target in tree.ideas else tree.variants[target].note if target else tree.settings.notes
+        before = (
+            tree.ideas[target].note
+            if target in tree.ideas
+            else tree.variants[target].note
+            if target
+            else tree.settings.notes
+        )
 
         def take(note: str) -> None:
             done = Step(kind=DecisionKind.NOTE, target=target, payload={"text": note})
@@ -238,7 +246,9 @@ class Hands:
             self.do(f"edited {idea.id}", [Step(kind=DecisionKind.EDIT, target=idea.id, payload=payload)], [undone])
 
         hint = "first line: title; the rest: what to do. + then writes more variants from it."
-        self.screen.edit(f"Idea {idea.id}", f"{idea.title}\n\n{idea.text}", f"idea-{idea.id}", take, hint=hint, check=_needs_text)
+        self.screen.edit(
+            f"Idea {idea.id}", f"{idea.title}\n\n{idea.text}", f"idea-{idea.id}", take, hint=hint, check=_needs_text
+        )
 
     def add_idea(self) -> None:
         """A person's own idea, starting from the variant under the cursor."""
@@ -280,7 +290,11 @@ class Hands:
             self.screen.say("no proposed idea here", "muted")
             return
         other = DecisionKind.REJECT if kind is DecisionKind.APPROVE else DecisionKind.APPROVE
-        self.do(f"{kind}: {_names(ids)}", [Step(kind=kind, target=id) for id in ids], [Step(kind=other, target=id) for id in ids])
+        self.do(
+            f"{kind}: {_names(ids)}",
+            [Step(kind=kind, target=id) for id in ids],
+            [Step(kind=other, target=id) for id in ids],
+        )
 
     # ----------------------------------------------------------------- kernels
 
@@ -330,7 +344,15 @@ class Hands:
             else:
                 self._send_kernel(text, f"fork of {variant.id}", candidate.language, variant.id)
 
-        self.screen.edit(f"Fork of {variant.id}", candidate.source, f"fork-{variant.id}", take, send="injects it", suffix=".cu", check=_needs_text)
+        self.screen.edit(
+            f"Fork of {variant.id}",
+            candidate.source,
+            f"fork-{variant.id}",
+            take,
+            send="injects it",
+            suffix=".cu",
+            check=_needs_text,
+        )
 
     def _send_kernel(self, source: str, name: str, language: Language, parent: str) -> None:
         payload = {"source": source, "language": str(language), "name": name, "parent": parent}
@@ -342,7 +364,11 @@ class Hands:
         """Pause, or resume."""
         paused = self.screen.model.tree.status.state is SessionState.PAUSED
         kind = DecisionKind.RESUME if (paused if on is None else not on) else DecisionKind.PAUSE
-        self.do("resume asked" if kind is DecisionKind.RESUME else "pause asked: what runs is finished", [Step(kind=kind)], [])
+        self.do(
+            "resume asked" if kind is DecisionKind.RESUME else "pause asked: what runs is finished",
+            [Step(kind=kind)],
+            [],
+        )
 
     def start(self) -> None:
         """Start an engine where none runs."""
@@ -364,7 +390,9 @@ class Hands:
             return
         settings = self.screen.model.tree.settings
         hint = f"now: {settings.rounds} rounds, {words.budget_text(settings.budget)}.  usd tokens evaluations wall target plateau; off = no cap"
-        self.screen.ask("Budget, such as: rounds +2, usd 40, wall 2h", self._take_budget, hint=hint, check=self._check_budget)
+        self.screen.ask(
+            "Budget, such as: rounds +2, usd 40, wall 2h", self._take_budget, hint=hint, check=self._check_budget
+        )
 
     def _check_budget(self, text: str) -> str:
         try:
@@ -381,7 +409,11 @@ class Hands:
             self.screen.say(str(error), "error")
             return
         before = {key: settings.rounds if key == "rounds" else getattr(settings.budget, key) for key in payload}
-        self.do(f"budget: {text}", [Step(kind=DecisionKind.BUDGET, payload=payload)], [Step(kind=DecisionKind.BUDGET, payload=before)])
+        self.do(
+            f"budget: {text}",
+            [Step(kind=DecisionKind.BUDGET, payload=payload)],
+            [Step(kind=DecisionKind.BUDGET, payload=before)],
+        )
 
     def stop(self) -> None:
         """End the search and close."""
@@ -460,5 +492,3 @@ def _amount(name: str, value: str, now: float) -> float | int:
     hours, minutes, rest = (float(part or 0) for part in match.groups())
     amount = hours * 3600 + minutes * 60 + rest + (now if more else 0)
     return int(amount) if amount == int(amount) else amount
-
-

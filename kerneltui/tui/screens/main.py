@@ -16,7 +16,7 @@ from textual.widgets import Input
 from kerneltui.tui import panels, words
 from kerneltui.tui.actions import ACTIONS
 from kerneltui.tui.arrange import Arrangement, Pane, arrange, too_small
-from kerneltui.tui.details import Tab, time_lines
+from kerneltui.tui.details import Tab, time_strip
 from kerneltui.tui.engines import last_log_line
 from kerneltui.tui.feed import Feed, FeedFailed, SessionChanged, SessionLoaded
 from kerneltui.tui.filters import FilterProblem, parse_filter
@@ -197,8 +197,8 @@ class MainScreen(Deeds, Screen[None]):
         self.paint_banner(now)
         for pane, make in ((Pane.WORKERS, panels.workers), (Pane.BUDGET, panels.budget)):
             body = self.query_one(f"#{pane}", TextLines)
-            lines = make(self.model, self.glyphs, now, body.size.width or 80)
-            if pane is Pane.BUDGET and body.size.height > len(lines) + 3:
+            lines = make(self.model, self.glyphs, now, body.view.width or 80)
+            if pane is Pane.BUDGET and body.view.height > len(lines) + 3:
                 lines = [*lines, *panels.spend_lines(self.model)]
             body.update_lines(lines)
 
@@ -210,7 +210,10 @@ class MainScreen(Deeds, Screen[None]):
             width = self.size.width
             lines = panels.banner(self.model, self.trouble, self.glyphs, now, width, self._last_words)
         elif self.trouble:
-            lines = [[(f" {one_line(self.trouble)}", "error")], [(" It is tried again every two seconds. q closes.", "muted")]]
+            lines = [
+                [(f" {one_line(self.trouble)}", "error")],
+                [(" It is tried again every two seconds. q closes.", "muted")],
+            ]
         if self.size.height < 30:
             lines = lines[:1]
         if len(lines) != len(bar.lines) or not bar.lines:
@@ -236,7 +239,7 @@ class MainScreen(Deeds, Screen[None]):
 
     def paint_footer(self) -> None:
         """Keys that fit."""
-        self.query_one("#footer", OneLine).set(panels.footer(self.size.width))
+        self.query_one("#footer", OneLine).set(panels.footer(self.size.width, detail=self.pane is Pane.DETAIL))
 
     def say(self, text: str, token: str = "") -> None:
         """The one message line; nothing is said anywhere else."""
@@ -251,7 +254,7 @@ class MainScreen(Deeds, Screen[None]):
             self.query_one("#strip", TextLines).show(self.strip_lines(row))
         if self.query_one("#detail-pane").display:
             left, right = self.detail.show_node(self.model, row)
-            self.title_of(Pane.DETAIL).set([(" 2", ""), *left], right)
+            self.title_of(Pane.DETAIL).set([(" 2", ""), *left], [("  ", ""), *right])
 
     def strip_lines(self, row: Row | None) -> list[Line]:
         """Five lines on a row, where there is no room for the detail pane."""
@@ -260,9 +263,17 @@ class MainScreen(Deeds, Screen[None]):
             return [rule]
         if row.kind is not NodeKind.VARIANT:
             idea = self.model.tree.ideas.get(row.id)
-            text = f"{words.idea_title(idea)}. {one_line(idea.text)}" if idea else words.budget_text(self.model.tree.settings.budget)
+            text = (
+                f"{words.idea_title(idea)}. {one_line(idea.text)}"
+                if idea
+                else words.budget_text(self.model.tree.settings.budget)
+            )
             tally = self.model.outline.tallies.get(row.id)
-            counts = f" {tally.ok} ok, {tally.fail} failed, {tally.running} running, {tally.waiting} waiting" if tally else ""
+            counts = (
+                f" {tally.ok} ok, {tally.fail} failed, {tally.running} running, {tally.waiting} waiting"
+                if tally
+                else ""
+            )
             return [rule, [(f" {text}", "")], [(counts, "muted")]]
         variant = self.model.tree.variants[row.id]
         subject = self.model.subject(variant)
@@ -270,10 +281,13 @@ class MainScreen(Deeds, Screen[None]):
         idea_text = f"  {subject.idea.id} {words.idea_title(subject.idea)}" if subject.idea else ""
         head: Line = [(f" {variant.id}{parent}", "round"), (idea_text, "muted")]
         if subject.verdict is not None and subject.verdict.measurement is not None:
-            body = [line for line in time_lines(subject, self.glyphs, self.size.width) if line][:3]
-            return [rule, head, *body]
+            return [rule, head, *time_strip(subject.verdict, variant, self.glyphs)]
         reason = one_line(variant.author_error or variant.message)
-        return [rule, head, [(f" {words.outcome_text(variant) or variant.state}", words.state_token(variant)), (f"  {reason}", "")]]
+        return [
+            rule,
+            head,
+            [(f" {words.outcome_text(variant) or variant.state}", words.state_token(variant)), (f"  {reason}", "")],
+        ]
 
     # ----------------------------------------------------------------- size and focus
 
@@ -306,7 +320,9 @@ class MainScreen(Deeds, Screen[None]):
         events_pane = self.query_one("#events-pane")
         events_pane.styles.height = found.events_rows if found.events_rows > 0 else "1fr"
         for id in ("#footer", "#banner"):
-            self.query_one(id).display = not small and (id == "#footer" or bool(self.query_one("#banner", TextLines).lines))
+            self.query_one(id).display = not small and (
+                id == "#footer" or bool(self.query_one("#banner", TextLines).lines)
+            )
         if small:
             self.say(f"needs 60x16, have {width}x{height}", "warning")
         elif self._arrangement is None or not self.focused:
@@ -330,6 +346,7 @@ class MainScreen(Deeds, Screen[None]):
             self.title_of(pane).light(focused)
             if focused:
                 self.pane = pane
+        self.paint_footer()
 
     # ----------------------------------------------------------------- messages of the parts
 
@@ -341,8 +358,9 @@ class MainScreen(Deeds, Screen[None]):
     def on_line_list_chosen(self, message: LineList.Chosen) -> None:
         if message.lines is self.tree_list:
             self.act_node_open()
-        elif message.lines is self.log_list and (event := self.log_list.current) and event.node:
-            if self.tree_list.go_to(event.node):
+        elif message.lines is self.log_list:
+            event = self.log_list.current
+            if event is not None and event.node and self.tree_list.go_to(event.node):
                 self.go_to_pane(Pane.TREE)
                 self.show_detail()
 

@@ -66,13 +66,15 @@ class Detail(TextLines):
 
     def show_node(self, model: Model, row: Row | None) -> tuple[list[Span], list[Span]]:
         """Fill the pane; the spans of its title, left and right."""
-        width = self.size.width or 80
+        width = self.view.width or 80
         if row is None:
             self._put(("none",), details.session_lines(model, self.glyphs, width), ())
             return [(" Session", "round")], []
         if row.kind is NodeKind.ROUND:
             number = int(row.id[1:])
-            self._put(("round", row.id, model.tree.seq, width), details.round_lines(model, number, self.glyphs, width), ())
+            self._put(
+                ("round", row.id, model.tree.seq, width), details.round_lines(model, number, self.glyphs, width), ()
+            )
             return [(f" {'Round ' + str(number) if number else 'Start'}", "")], []
         if row.kind is NodeKind.IDEA:
             idea = model.tree.ideas[row.id]
@@ -127,7 +129,7 @@ class Detail(TextLines):
             return
         self._shown = _Shown(key, stops)
         if self.wrapped:
-            lines = [part for line in lines for part in _wrapped(line, self.size.width)]
+            lines = [part for line in lines for part in _wrapped(line, self.view.width)]
         self.show(lines, keep_place=same_node)
 
     def _code(self, subject: Subject, key: object) -> None:
@@ -156,7 +158,9 @@ class Detail(TextLines):
             self._put(key, [[(f" {details.why_no_code(subject.variant)}", "muted")]], ())
             return
         if base is None or before is None:
-            self._put(key, [[(f" Nothing to compare with: no {self.base} with code. D takes another base.", "muted")]], ())
+            self._put(
+                key, [[(f" Nothing to compare with: no {self.base} with code. D takes another base.", "muted")]], ()
+            )
             return
         old, new = before.source, after.source
         head: list[Line] = [[(f" {base.id} {self.glyphs.arrow} {subject.variant.id}", "muted")]]
@@ -185,7 +189,7 @@ class Detail(TextLines):
             self._shown.stops = message.hunks
             made = message.lines
             if self.wrapped:
-                made = [part for line in made for part in _wrapped(line, self.size.width)]
+                made = [part for line in made for part in _wrapped(line, self.view.width)]
             self.show(made, keep_place=True)
 
     # ----------------------------------------------------------------- stepping

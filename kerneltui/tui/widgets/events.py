@@ -30,12 +30,15 @@ class EventList(LineList):
         self.resized()
         if at_end:
             self.cursor = max(0, len(self.events) - 1)
-            self.scroll_to(y=len(self.events), animate=False, immediate=True)
+            self.call_after_refresh(self._to_end)
         self.refresh()
 
     def on_resize(self) -> None:
         if self.cursor >= len(self.events) - 1:
-            self.scroll_to(y=len(self.events), animate=False, immediate=True)
+            self._to_end()
+
+    def _to_end(self) -> None:
+        self.scroll_to(y=len(self.events), animate=False, immediate=True)
 
     @property
     def current(self) -> Event | None:

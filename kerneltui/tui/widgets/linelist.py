@@ -91,6 +91,11 @@ class LineList(ScrollView, can_focus=True):
 
     # ----------------------------------------------------------------- painting
 
+    @property
+    def view(self) -> Size:
+        """Columns and rows of text: what is left beside the scrollbar."""
+        return self.scrollable_content_region.size
+
     def style_of(self, token: str) -> Style:
         """The theme's style of a token."""
         return self.app.look[token]  # type: ignore[attr-defined,no-any-return]
@@ -100,7 +105,7 @@ class LineList(ScrollView, can_focus=True):
         return self.rich_style
 
     def render_line(self, y: int) -> Strip:
-        width = self.size.width
+        width = self.view.width
         left, top = round(self.scroll_x), round(self.scroll_y)
         row = top + y
         if row >= self.line_count():
@@ -144,8 +149,8 @@ class LineList(ScrollView, can_focus=True):
         top = round(self.scroll_y)
         for row in rows:
             y = row - top
-            if 0 <= y < self.size.height:
-                self.refresh(Region(0, y, self.size.width, 1))
+            if 0 <= y < self.view.height:
+                self.refresh(Region(0, y, self.view.width, 1))
 
     def on_focus(self, _: events.Focus) -> None:
         self.repaint_rows([self.cursor])
@@ -165,7 +170,7 @@ class LineList(ScrollView, can_focus=True):
             self.post_message(self.Moved(self, row))
 
     def _into_view(self, row: int, top: bool) -> None:
-        y, height = round(self.scroll_y), max(1, self.size.height)
+        y, height = round(self.scroll_y), max(1, self.view.height)
         wanted = y
         if top or row < y:
             wanted = row
@@ -181,7 +186,7 @@ class LineList(ScrollView, can_focus=True):
             self.scroll_to(y=round(self.scroll_y) + by, animate=False, immediate=True)
 
     def action_page(self, share: float) -> None:
-        by = int(share * max(1, self.size.height - 1)) or (1 if share > 0 else -1)
+        by = int(share * max(1, self.view.height - 1)) or (1 if share > 0 else -1)
         if self.show_cursor:
             self.scroll_to(y=round(self.scroll_y) + by, animate=False, immediate=True)
         self.action_move(by)
@@ -253,7 +258,7 @@ class TextLines(LineList):
         """Bring a line to the upper third, marked."""
         before, self.marked = self.marked, row if mark else None
         self.repaint_rows([row for row in (before, self.marked) if row is not None])
-        self.scroll_to(y=max(0, row - self.size.height // 3), animate=False, immediate=True)
+        self.scroll_to(y=max(0, row - self.view.height // 3), animate=False, immediate=True)
         self.refresh()
 
     def line_count(self) -> int:

@@ -138,7 +138,7 @@ class Plot(LineList):
         """Draw again if the picture differs."""
         self.outline = outline
         glyphs: Glyphs = self.app.glyphs  # type: ignore[attr-defined]
-        lines = plot_lines(points(outline), self.size.width, self.size.height, glyphs)
+        lines = plot_lines(points(outline), self.view.width, self.view.height, glyphs)
         lines = lines or stage_lines(outline.tree, glyphs)
         if lines != self._lines:
             self._lines = lines
@@ -154,5 +154,3 @@ class Plot(LineList):
 
     def draw(self, row: int, left: int, width: int) -> list[Segment]:
         return [Segment(text, self.style_of(token) if token else None) for text, token in self._lines[row]]
-
-

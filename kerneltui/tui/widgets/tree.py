@@ -15,8 +15,8 @@ from kerneltui.tui.outline import NodeKind, Row, Tally
 from kerneltui.tui.render import Glyphs, cut, one_line, right
 from kerneltui.tui.widgets.linelist import LineList, Span
 
-SPEED_CELLS, TIME_CELLS, COUNT_CELLS, REGS_CELLS, SHARED_CELLS = 8, 10, 24, 6, 7
-WIDE, MIDDLE = 74, 56  # columns of the pane from which registers, and counts in full, are shown
+SPEED_CELLS, TIME_CELLS, REGS_CELLS, SHARED_CELLS = 8, 10, 6, 7
+WIDE = 70  # columns of the pane from which registers and shared memory are shown
 
 
 class TreeList(LineList):
@@ -40,8 +40,11 @@ class TreeList(LineList):
         model.outline.layout()
         self.resized()
         best = model.tree.status.best or ""
-        if (row := model.outline.index(best)) is not None:
-            self.cursor = row
+        if best in model.tree.variants:
+            model.outline.reveal(best)
+            model.outline.layout()
+            self.resized()
+            self.cursor = model.outline.index(best) or 0
         self.forget()
         self.call_after_refresh(self._into_view, self.cursor, False)
 
@@ -62,7 +65,7 @@ class TreeList(LineList):
             self.cursor = row
         self.resized()
         moved = self._hold_still(first, top)
-        height = self.size.height
+        height = self.view.height
         if not moved and old[top : top + height] == outline.rows[top : top + height]:
             self.repaint_rows(row for node in nodes if (row := outline.index(node)) is not None)
         else:
@@ -141,7 +144,9 @@ class TreeList(LineList):
         outline = self.model.outline
         item = outline.rows[row]
         tally = outline.tallies.get(item.id)
-        counts = (tally.ok, tally.fail, tally.running, tally.waiting, tally.best.id if tally.best else "") if tally else ()
+        counts = (
+            (tally.ok, tally.fail, tally.running, tally.waiting, tally.best.id if tally.best else "") if tally else ()
+        )
         return (item, self._changes.get(item.id, 0), counts, self._epoch, item.id in self.model.marks,
                 self.model.asked(item.id), item.id == self.model.tree.status.best, outline.is_open(item))  # fmt: skip
 
@@ -166,15 +171,16 @@ class TreeList(LineList):
         assert self.model is not None
         outline = self.model.outline
         mark = self.glyphs.mark if row.id in self.model.marks else " "
-        sign = (self.glyphs.opened if outline.is_open(row) else self.glyphs.closed) if outline.has_children(row) else " "
+        sign = (
+            (self.glyphs.opened if outline.is_open(row) else self.glyphs.closed) if outline.has_children(row) else " "
+        )
         return [(mark, "marked"), ("  " * row.depth, ""), (sign + " ", "muted")]
 
     def _group(self, lead: list[Span], tally: Tally, note: Span | None, width: int) -> list[Span]:
         """A round's or an idea's row: its name, then figures in columns."""
-        wide = width >= MIDDLE
-        figures = self._figures(tally, wide)
-        tail = SPEED_CELLS + (COUNT_CELLS if wide else 14)
-        room = width - tail - 1
+        tail = TIME_CELLS + (REGS_CELLS + SHARED_CELLS + 1 if width >= WIDE else 1)
+        figures = self._figures(tally, tail)
+        room = width - tail - SPEED_CELLS
         spans = _fit_spans(lead, room - (cell_len(note[0]) + 1 if note else 0), self.glyphs.cut)
         if note:
             spans.append((" " + note[0], note[1]))
@@ -182,19 +188,20 @@ class TreeList(LineList):
         spans.append((" " * max(0, room - used), ""))
         ratio = words.ratio_text(tally.best, self.glyphs)
         is_best = tally.best is not None and self.model is not None and tally.best.id == self.model.tree.status.best
-        spans.append((right(ratio, SPEED_CELLS) + " ", "best" if is_best else "number"))
+        spans.append((right(ratio, SPEED_CELLS), "best" if is_best else "number"))
         return spans + figures
 
-    def _figures(self, tally: Tally, wide: bool) -> list[Span]:
+    def _figures(self, tally: Tally, room: int) -> list[Span]:
+        """Counts in words, as many as fit, what is going on first to stay."""
+        counts = ((tally.ok, "ok", "ok"), (tally.running, "run", "run"), (tally.fail, "fail", "muted" if tally.ok else "fail"),
+                  (tally.waiting, "wait", "wait"))  # fmt: skip
         parts: list[Span] = []
-        if tally.ok:
-            parts.append((f"  {tally.ok} ok", "ok"))
-        if tally.fail:
-            parts.append((f"  {tally.fail} fail" if wide else f" {tally.fail} bad", "fail" if not tally.ok else "muted"))
-        if tally.running:
-            parts.append((f"  {tally.running} run", "run"))
-        if tally.waiting and (wide or not parts):
-            parts.append((f"  {tally.waiting} wait", "wait"))
+        gap = "  " if room > 20 else " "
+        for count, name, token in counts:
+            text = f"{gap}{count} {name}"
+            if count and len(text) <= room:
+                parts.append((text, token))
+                room -= len(text)
         return parts
 
     def _round(self, row: Row, width: int) -> list[Span]:
@@ -213,12 +220,14 @@ class TreeList(LineList):
         tally = self.model.outline.tallies.get(row.id, Tally())
         gone = idea.status in (IdeaStatus.PRUNED, IdeaStatus.REJECTED, IdeaStatus.MERGED)
         asked = self.model.asked(row.id)
-        note = words.idea_note(idea) or ("edited by a person" if idea.human and width >= WIDE else "human" if idea.human else "")
+        note = words.idea_note(idea) or ("human" if idea.human else "")
         if asked:
             note = f"{asked} asked"
         token = "pruned" if gone else "idea"
         lead = [*self._lead(row), (idea.id + " ", "muted"), (words.idea_title(idea), token)]
-        return self._group(lead, tally, (note, "human" if idea.human and not gone else "warning") if note else None, width)
+        return self._group(
+            lead, tally, (note, "human" if idea.human and not gone else "warning") if note else None, width
+        )
 
     def _variant(self, row: Row, width: int) -> list[Span]:
         assert self.model is not None
@@ -295,5 +304,3 @@ def _fit_spans(spans: list[Span], room: int, mark: str) -> list[Span]:
         fitted.append((text, token))
         room -= cells
     return fitted
-
-

@@ -1,0 +1,286 @@
+"""All sessions, and a new one."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.message import Message
+
+from kerneltui.errors import KernelTuiError
+from kerneltui.evaluator.devices import missing
+from kerneltui.problems import list_problems, load_problem
+from kerneltui.records import Problem, SessionState, Settings, Tree, Variant
+from kerneltui.settings import dump_settings, parse_settings
+from kerneltui.store import Store, list_sessions, sessions_folder
+from kerneltui.tui import drafts, words
+from kerneltui.tui.engines import is_running, start_engine
+from kerneltui.tui.render import fit, one_line, right
+from kerneltui.tui.screens.dialogs import Ask, Editor
+from kerneltui.tui.screens.listing import Listing
+from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
+
+REFRESH_S = 2.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What the list says of a session; `problem` says why it cannot be read."""
+
+    folder: Path
+    tree: Tree | None = None
+    best: Variant | None = None
+    alive: bool = False
+    problem: str = ""
+
+
+class SessionsRead(Message):
+    """A thread has looked at the sessions and the machine."""
+
+    def __init__(self, known: list[Known], problems: list[Problem], remarks: list[str]) -> None:
+        super().__init__()
+        self.known, self.problems, self.remarks = known, problems, remarks
+
+
+class HomeScreen(Listing):
+    """Sessions, newest first; then the problems that a new one can be made for."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "app.exit", show=False),
+        Binding("n", "new", show=False),
+        Binding("c", "copy", show=False),
+        Binding("s", "start", show=False),
+        Binding("question_mark", "help", show=False),
+    ]
+    keys = (("enter", "open, or make one for this problem"), ("n", "new"), ("c", "copy settings"), ("s", "start engine"),
+            ("?", "keys"), ("q", "quit"))  # fmt: skip
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.known: list[Known] = []
+        self.problems: list[Problem] = []
+        self.remarks: list[str] = []
+        self._kept: dict[Path, tuple[float, Known]] = {}
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.look()
+        self.set_interval(REFRESH_S, self.look)
+
+    def look(self) -> None:
+        """Read everything again, in a thread."""
+        if self.is_current:
+            self.run_worker(self._read, thread=True, exclusive=True, group="look")
+
+    def _read(self) -> None:
+        """In a thread."""
+        known = [self._know(folder) for folder in list_sessions()]
+        problems = self.problems or list_problems()
+        remarks = self.remarks or [f"{kind}: {one_line(text)}" for kind in ("cuda", "cpu") for text in missing(kind)]
+        self.post_message(SessionsRead(known, problems, remarks))
+
+    def _know(self, folder: Path) -> Known:
+        changed = max(path.stat().st_mtime for path in folder.glob("session.db*"))
+        kept = self._kept.get(folder)
+        if kept is None or kept[0] != changed:
+            kept = self._kept[folder] = (changed, know(folder))
+        return kept[1]
+
+    def on_sessions_read(self, message: SessionsRead) -> None:
+        self.known, self.problems, self.remarks = message.known, message.problems, message.remarks
+        self.refill()
+
+    def refill(self) -> None:
+        where = str(sessions_folder().resolve())
+        head = [
+            (
+                f" {'session':<26}{'state':<11}{'round':>6}{'variants':>10}{'best':>9}{'time':>11}{'spent':>9}  last activity",
+                "muted",
+            )
+        ]
+        self.titles([(" kerneltui", "")], [(f"{where} ", "muted")], head, [(" About", "")])
+        rows: list[Line] = [_session_line(known, self.glyphs.times, self) for known in self.known]
+        if not self.known:
+            rows.append([(" No session here yet. Choose a problem below and press enter.", "warning")])
+        rows += ["", [(f" {'problem':<26}{'dtype':<11}{'tolerance':<14}title", "muted")]]
+        rows += [_problem_line(problem) for problem in self.problems]
+        self.list.show(rows)
+        self.show_about()
+
+    @property
+    def current(self) -> Known | Problem | None:
+        """What stands under the cursor."""
+        row = self.list.cursor
+        if row < len(self.known):
+            return self.known[row]
+        row -= max(1, len(self.known)) + 2
+        return self.problems[row] if 0 <= row < len(self.problems) else None
+
+    def show_about(self) -> None:
+        here, found = self.current, list[Line]()
+        if isinstance(here, Problem):
+            found = [
+                [(f" {one_line(here.title)}", "round")],
+                [(f" {here.path}", "muted")],
+                *([[(f" {one_line(here.notes)}", "")]] if here.notes else []),
+            ]
+        elif here is not None:
+            found = _about(here)
+        if self.remarks:
+            found += [
+                "",
+                [(" this machine", "round")],
+                *[[(f" {self.glyphs.dot} {remark}", "warning")] for remark in self.remarks],
+            ]
+        self.query_one("#about", TextLines).show(found, keep_place=True)
+
+    # ----------------------------------------------------------------- acts
+
+    def on_line_list_chosen(self, _: LineList.Chosen) -> None:
+        here = self.current
+        if isinstance(here, Problem):
+            self.make(Settings(problem=here.name))
+        elif here is not None and not here.problem:
+            self.app.open_session(here.folder)  # type: ignore[attr-defined]
+
+    def action_new(self) -> None:
+        here = self.current
+        self.make(
+            Settings(problem=here.name if isinstance(here, Problem) else self.problems[0].name if self.problems else "")
+        )
+
+    def action_copy(self) -> None:
+        here = self.current
+        if isinstance(here, Known) and here.tree is not None:
+            self.make(here.tree.settings)
+        else:
+            self.say("go to a session first", "muted")
+
+    def action_start(self) -> None:
+        here = self.current
+        if not isinstance(here, Known) or here.alive:
+            self.say("go to a session whose engine does not run", "muted")
+            return
+        try:
+            self.say(f"engine of {here.folder.name} started, pid {start_engine(here.folder)}", "human")
+        except KernelTuiError as error:
+            self.say(str(error), "error")
+
+    def action_help(self) -> None:
+        from kerneltui.tui.screens.dialogs import Help
+
+        self.app.push_screen(Help())
+
+    def make(self, settings: Settings) -> None:
+        """A new session: its name, then its settings as text."""
+        name = free_name(Path(settings.problem).stem or "search")
+
+        def named(answer: str | None) -> None:
+            if answer:
+                self._settings(answer.strip(), settings)
+
+        hint = f"a folder under {sessions_folder()}/"
+        self.app.push_screen(Ask("Name of the new session", name, hint, _check_name), named)
+
+    def _settings(self, name: str, settings: Settings) -> None:
+        folder = sessions_folder() / name
+
+        def take(text: str | None) -> None:
+            if text is not None:
+                self._create(folder, text)
+
+        hint = f"the same as: kerneltui new {settings.problem} --name {name} --rounds {settings.rounds} --device {settings.device}"
+        editor = Editor(f"Settings of {name} (session.toml)", dump_settings(settings), draft=drafts.draft_path(folder, "settings", ".toml"),
+                        send="makes the session", hint=hint, check=_check_settings)  # fmt: skip
+        self.app.push_screen(editor, take)
+
+    def _create(self, folder: Path, text: str) -> None:
+        try:
+            settings = parse_settings(text, "session.toml")
+            Store.create(folder, settings, load_problem(settings.problem)).close()
+        except KernelTuiError as error:
+            self.say(str(error), "error")
+            return
+        self.app.open_session(folder)  # type: ignore[attr-defined]
+
+
+def know(folder: Path) -> Known:
+    """A session as the list shows it."""
+    try:
+        with Store.open(folder, migrate=False) as store:
+            tree = store.read_tree()
+    except KernelTuiError as error:
+        return Known(folder=folder, problem=str(error))
+    best = tree.variants.get(tree.status.best or "") or tree.best()
+    return Known(folder=folder, tree=tree, best=best, alive=is_running(tree.status))
+
+
+def free_name(wanted: str) -> str:
+    """The name, with a number if it is taken."""
+    taken = {path.name for path in sessions_folder().glob("*")}
+    number = 1
+    name = wanted
+    while name in taken:
+        number += 1
+        name = f"{wanted}-{number}"
+    return name
+
+
+def _check_name(text: str) -> str:
+    name = text.strip()
+    if not name or name.startswith((".", "-")) or "/" in name or not name.isprintable():
+        return "a name without slashes, not beginning with a dot or a dash"
+    return f"{name} exists already" if (sessions_folder() / name).exists() else ""
+
+
+def _check_settings(text: str) -> str:
+    try:
+        load_problem(parse_settings(text, "session.toml").problem)
+    except KernelTuiError as error:
+        return str(error)
+    return ""
+
+
+def _session_line(known: Known, times: str, screen: HomeScreen) -> Line:
+    name = f" {fit(one_line(known.folder.name), 26)}"
+    if known.tree is None:
+        return [(name, "muted"), (one_line(known.problem), "error")]
+    status, tree = known.tree.status, known.tree
+    wanted = status.state in (SessionState.RUNNING, SessionState.PAUSED)
+    state = words.state_text(status) if known.alive or not wanted else "GONE"
+    token = {"RUN": "ok", "GONE": "fail", "DONE": "best"}.get(state, "warning")
+    best = words.ratio_text(known.best, screen.glyphs)
+    spent = words.money_text(words.spend(tree)[0])
+    seen = words.span_text(time.time() - status.heartbeat) + " ago" if status.heartbeat else "never"
+    return [(name, "round"), (f"{state:<11}", token), (f"{status.round}/{tree.settings.rounds}".rjust(6), ""),
+            (f"{len(tree.variants):>10,}", ""), (right(best, 9), "best"),
+            (right(words.time_text(known.best.median_us if known.best else None, screen.glyphs), 11), "number"),
+            (right(spent, 9), ""), (f"  {seen}", "muted")]  # fmt: skip
+
+
+def _problem_line(problem: Problem) -> Line:
+    return [
+        (f" {fit(problem.name, 26)}", "key"),
+        (f"{problem.dtype:<11}{problem.tolerance:<14}", "muted"),
+        (one_line(problem.title), ""),
+    ]
+
+
+def _about(known: Known) -> list[Line]:
+    if known.tree is None:
+        return [[(f" {one_line(known.problem)}", "error")]]
+    tree = known.tree
+    found: list[Line] = [[(f" {known.folder}", "round")]]
+    found.append(
+        [(f" problem {tree.settings.problem}, {len(tree.ideas)} ideas, {words.budget_text(tree.settings.budget)}", "")]
+    )
+    if tree.status.device:
+        found.append([(f" on {one_line(tree.status.device.name)}", "")])
+    if tree.status.reason:
+        found.append([(f" {one_line(tree.status.reason)}", "warning")])
+    if known.best is not None:
+        found.append([(f" best {known.best.id}, {one_line(known.best.name)}", "best")])
+    return found

@@ -1,0 +1,96 @@
+"""What failures, review and home share: a list above, text on its current row below, one message, one footer."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from rich.segment import Segment
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from kerneltui.tui import panels
+from kerneltui.tui.render import Glyphs, one_line
+from kerneltui.tui.widgets.linelist import Line, LineList, Span, TextLines, clip
+from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
+
+
+class Lines(LineList):
+    """Ready-made lines with a cursor."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.lines: Sequence[Line] = ()
+
+    def show(self, lines: Sequence[Line]) -> None:
+        """Other lines; the cursor stays where it is, as far as there are so many."""
+        if lines != self.lines:
+            self.lines = lines
+            self.resized()
+            self.forget()
+
+    def line_count(self) -> int:
+        return len(self.lines)
+
+    def version(self, row: int) -> Hashable:
+        return row
+
+    def draw(self, row: int, left: int, width: int) -> list[Segment]:
+        return clip(self.lines[row], left, width, self.style_of)
+
+
+class Listing(Screen[Any]):
+    """A screen of that form. Subclasses fill it in `refill` and name their keys in `keys`."""
+
+    DEFAULT_CSS = "Listing #list { height: 1fr; } Listing #about { height: 1fr; }"
+    keys: Sequence[tuple[str, str]] = ()
+
+    def compose(self) -> ComposeResult:
+        yield PaneTitle(id="listing-title")
+        yield OneLine(id="listing-head")
+        yield Lines(id="list")
+        yield PaneTitle(id="about-title")
+        yield TextLines(id="about")
+        yield OneLine(id="message")
+        yield OneLine(id="footer")
+
+    def on_mount(self) -> None:
+        self.query_one("#listing-title", PaneTitle).light(True)
+        spans: list[Span] = []
+        for key, name in self.keys:
+            spans += [(f" {key}", "key"), (f" {name} ", "muted")]
+        self.query_one("#footer", OneLine).set(spans)
+        self.refill()
+        self.list.focus()
+
+    @property
+    def list(self) -> Lines:
+        """The list."""
+        return self.query_one("#list", Lines)
+
+    @property
+    def glyphs(self) -> Glyphs:
+        """Characters to draw with."""
+        found: Glyphs = self.app.glyphs  # type: ignore[attr-defined]
+        return found
+
+    def titles(self, left: Sequence[Span], right: Sequence[Span], head: Sequence[Span], about: Sequence[Span]) -> None:
+        """The lines above the list and above the text."""
+        self.query_one("#listing-title", PaneTitle).set(left, right)
+        self.query_one("#listing-head", OneLine).set(head)
+        self.query_one("#about-title", PaneTitle).set(about)
+
+    def say(self, text: str, token: str = "") -> None:
+        """The message line."""
+        self.query_one("#message", OneLine).set(panels.message(one_line(text), token))
+
+    def refill(self) -> None:
+        """Bring list and text up to date."""
+        raise NotImplementedError
+
+    def show_about(self) -> None:
+        """The text on the current row."""
+        raise NotImplementedError
+
+    def on_line_list_moved(self, _: LineList.Moved) -> None:
+        self.show_about()

@@ -1,0 +1,120 @@
+"""Proposed ideas: approve, reject, change, before any code is written from them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.binding import Binding, BindingType
+
+from kerneltui.records import DecisionKind, Idea, IdeaStatus
+from kerneltui.tui import details, words
+from kerneltui.tui.render import one_line
+from kerneltui.tui.screens.listing import Listing
+from kerneltui.tui.undo import Step
+from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
+
+if TYPE_CHECKING:
+    from kerneltui.tui.screens.main import MainScreen
+
+REFRESH_S = 0.5
+
+
+class ReviewScreen(Listing):
+    """What waits for a yes or no."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "dismiss(None)", show=False),
+        Binding("y,A", "approve", show=False),
+        Binding("x", "reject", show=False),
+        Binding("Y", "approve_all", show=False),
+        Binding("e", "edit", show=False),
+        Binding("a", "add", show=False),
+        Binding("z", "undo", show=False),
+    ]
+    keys = (("y", "approve"), ("x", "reject"), ("e", "edit"), ("a", "add your own"), ("Y", "approve all"), ("z", "undo"),
+            ("esc", "back"))  # fmt: skip
+
+    def __init__(self, main: MainScreen) -> None:
+        super().__init__()
+        self.main = main
+        self.ideas: list[Idea] = []
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.set_interval(REFRESH_S, self.refill)
+
+    def refill(self) -> None:
+        tree = self.main.model.tree
+        found = [idea for idea in tree.ideas.values() if idea.status is IdeaStatus.PROPOSED]
+        if found == self.ideas and self.list.lines:
+            self._fill()
+            return
+        self.ideas = found
+        waits = words.count_text(len(found), "idea")
+        mode = "" if tree.settings.review else "this session does not ask: ideas are written at once "
+        self.titles(
+            [(" Review", "")],
+            [(f"{waits} to decide on   {mode}", "muted")],
+            [(" idea  round  from      technique             title", "muted")],
+            [(" The idea", "")],
+        )
+        self._fill()
+        self.show_about()
+
+    def _fill(self) -> None:
+        empty: list[Line] = [[(" Nothing waits. a adds an idea of your own.", "muted")]]
+        self.list.show([self._line(idea) for idea in self.ideas] or empty)
+
+    def _line(self, idea: Idea) -> Line:
+        asked = self.main.model.asked(idea.id)
+        note = f"  {asked} asked" if asked else ""
+        return [(f" {idea.id:<6}", "round"), (f"r{idea.round:<5}", "muted"), (f"{idea.parent or 'reference':<10}", "muted"),
+                (f"{one_line(idea.technique)[:20]:<22}", "key"), (words.idea_title(idea), ""), (note, "warning")]  # fmt: skip
+
+    @property
+    def idea(self) -> Idea | None:
+        """The idea under the cursor."""
+        return self.ideas[self.list.cursor] if self.list.cursor < len(self.ideas) else None
+
+    def show_about(self) -> None:
+        about = self.query_one("#about", TextLines)
+        lines = (
+            details.idea_lines(self.main.model, self.idea, None, self.glyphs, about.view.width or 80)
+            if self.idea
+            else []
+        )
+        about.show(lines)
+
+    def on_line_list_chosen(self, _: LineList.Chosen) -> None:
+        self.action_edit()
+
+    def _decide(self, kind: DecisionKind, back: DecisionKind, ideas: list[Idea]) -> None:
+        if ideas:
+            names = ", ".join(idea.id for idea in ideas[:4])
+            self.main.hands.do(f"{kind}: {names}", [Step(kind=kind, target=idea.id) for idea in ideas],
+                               [Step(kind=back, target=idea.id) for idea in ideas])  # fmt: skip
+            self.say(f"{kind} {names}; z undoes", "human")
+            self.list.action_move(1)
+
+    def action_approve(self) -> None:
+        self._decide(DecisionKind.APPROVE, DecisionKind.REJECT, [self.idea] if self.idea else [])
+
+    def action_reject(self) -> None:
+        self._decide(DecisionKind.REJECT, DecisionKind.APPROVE, [self.idea] if self.idea else [])
+
+    def action_approve_all(self) -> None:
+        self._decide(
+            DecisionKind.APPROVE,
+            DecisionKind.REJECT,
+            [idea for idea in self.ideas if not self.main.model.asked(idea.id)],
+        )
+
+    def action_edit(self) -> None:
+        if self.idea is not None and self.main.tree_list.go_to(self.idea.id):
+            self.main.hands.edit_idea()
+
+    def action_add(self) -> None:
+        self.main.hands.add_idea()
+
+    def action_undo(self) -> None:
+        self.main.hands.undo()
