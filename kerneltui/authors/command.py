@@ -26,6 +26,7 @@ __all__ = ["CommandAuthor", "check_ready"]
 
 ANSWER_BYTES = 4 << 20  # of stdout; a program that writes more is ended
 STDERR_BYTES = 64 << 10
+POLL_S = 0.05  # Process.wait() also waits for the pipes, so the exit status is looked for instead
 LINGER_S = 1.0  # for pipes that something the program left behind holds open
 FAILURES_IN_A_ROW = 3  # then the program is taken for broken
 CANNOT_RUN = (126, 127)  # a shell's words for "not executable" and "not found"
@@ -58,6 +59,7 @@ class CommandAuthor:
         missing = check_ready(settings)
         if missing:
             raise AuthorStopped(missing)
+        find_price(self.settings)  # a price table that cannot be read is found before the start
 
     def prepare(self, ask: Ask) -> Ask:
         """The same question with its prompt; what a program costs is unknown unless the settings call it free."""
@@ -124,19 +126,15 @@ class CommandAuthor:
             asyncio.ensure_future(drain(process.stderr, err, None)),
         ]
         try:
-            waiting = asyncio.ensure_future(process.wait())
-            while not waiting.done() and not out.too_much:
-                await asyncio.wait(
-                    [waiting, pipes[1]] if not pipes[1].done() else [waiting], return_when="FIRST_COMPLETED"
-                )
+            while process.returncode is None and not out.too_much:
+                await asyncio.wait(pipes[1:2], timeout=POLL_S)
+                await asyncio.sleep(POLL_S if pipes[1].done() else 0)
             if out.too_much:
-                waiting.cancel()
                 raise AuthorUnavailable(
                     f"{self.name}: the answer is longer than {ANSWER_BYTES >> 20} MiB; it was ended"
                 )
-            status = await waiting
             await asyncio.wait(pipes, timeout=LINGER_S)
-            return status
+            return process.returncode or 0
         finally:
             for pipe in pipes:
                 pipe.cancel()
@@ -216,8 +214,9 @@ async def end(process: Process) -> None:
         pass  # nobody of the group is left
     except PermissionError:
         pass  # the rest of the group belongs to another user: not ours to end
-    await process.wait()
-    # Without it the transport lives until collected, when something left behind holds a pipe open.
+    while process.returncode is None:
+        await asyncio.sleep(POLL_S)
+    # asyncio keeps the pipes until their other ends are closed, which something left behind may never do.
     transport = getattr(process, "_transport", None)
     if transport is not None:
         transport.close()

@@ -17,7 +17,7 @@ from kerneltui.authors.faults import Fault, connection_fault, stated, transport_
 from kerneltui.authors.ideas import SCHEMA
 from kerneltui.authors.keys import check_ready, label, read_key
 from kerneltui.authors.line import Heard, Line, Parameters
-from kerneltui.authors.money import worst_case
+from kerneltui.authors.money import find_price, worst_case
 from kerneltui.authors.prompt import build_prompt
 from kerneltui.authors.retrying import Pace
 from kerneltui.errors import AuthorStopped
@@ -62,6 +62,7 @@ class OpenAIAuthor:
         missing = check_ready(self.settings)
         if missing:
             raise AuthorStopped(missing)
+        find_price(self.settings)  # a price table that cannot be read is found before the start
         secret = read_key(self.settings)
         self.line = Line(
             settings=self.settings,
