@@ -114,6 +114,8 @@ async def compile_library(
     """Compile without any policy: `build` for candidates, this for trusted code."""
     if not device.compiler:
         raise ToolchainMissing(_no_compiler(device))
+    if not os.access(device.compiler, os.X_OK):
+        raise ToolchainMissing(f"the compiler {device.compiler} is no longer there")
     _sweep_once(cache)
     key = build_key(candidate, contract, device)
     async with build_cache.alone(cache, key, patience_s=deadline_s + SECONDS_TO_SPARE, say=say):
@@ -165,6 +167,7 @@ async def _run_recipe(recipe: Recipe, folder: Path, device: Device, deadline_s: 
             output_limit=LOG_LIMIT_BYTES,
             sandbox=seen,
         )
+        finished = _without_cage(finished, words)
         said.append(f"$ {' '.join(step.argv)}\n{finished.text}")
         text = "\n".join(said)
         if finished.timed_out or finished.returncode != 0 or not (folder / step.makes).exists():
@@ -179,6 +182,13 @@ async def _run_recipe(recipe: Recipe, folder: Path, device: Device, deadline_s: 
         sandbox=sandbox.best_level(),
     )
     return stored, text
+
+
+def _without_cage(finished: Finished, words: list[str]) -> Finished:
+    """bubblewrap says 128 + n where the program died of signal n."""
+    if words and 128 < finished.returncode < 192:
+        return replace(finished, returncode=128 - finished.returncode)
+    return finished
 
 
 async def _failed(

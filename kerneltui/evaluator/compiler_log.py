@@ -96,15 +96,15 @@ def was_killed(returncode: int, log: str) -> bool:
 def kernel_resources(log: str) -> tuple[KernelResources, ...]:
     """Figures of every kernel that `ptxas -v` described, in its order."""
     figures: dict[str, dict[str, int]] = {}
-    name: str | None = None
+    entry = described = ""  # the kernel being compiled, and the function that the next frame line is about
     for line in _ends(log).split("\n"):
-        started = ENTRY.search(line) or PROPERTIES.search(line)
-        if started:
-            name = started.group("name") if ENTRY.search(line) or started.group("name") in figures else None
-            if name is not None:
-                figures.setdefault(name, {})
-        elif name is not None:
-            figures[name].update(_figures(line))
+        if started := ENTRY.search(line):
+            entry = described = started.group("name")
+            figures[entry] = {}
+        elif started := PROPERTIES.search(line):
+            described = started.group("name")
+        elif entry and (USED.search(line) or described == entry):
+            figures[entry].update(_figures(line))
     names = demangle(figures)
     return tuple(
         KernelResources(
