@@ -395,6 +395,7 @@ class Variant:
     name: str = ""  # a word for the row: file name, tunables
     language: Language | None = None
     candidate: str | None = None  # digest; None until written
+    source: str = ""  # sha256 of the text alone: variants that share it differ in tunables
     defines: tuple[tuple[str, str], ...] = ()
     state: VariantState = VariantState.WAITING
     author_error: str = ""  # why there is no candidate; the author's fault, not the idea's
@@ -612,7 +613,7 @@ class Tree:
     def correct(self) -> list[Variant]:
         """Verified and timed here, and not pruned; fastest first."""
         found = [v for v in self.variants.values() if is_ranked(v) and self.is_here(v) and not self.is_pruned(v)]
-        return sorted(found, key=lambda v: (v.median_us or 0.0, v.id))
+        return sorted(found, key=standing)
 
     def is_here(self, variant: Variant) -> bool:
         """Whether its verdict may be believed on the device that the session is on now."""
@@ -637,6 +638,13 @@ class Tree:
         """The fastest correct variant."""
         ranked = self.correct()
         return ranked[0] if ranked else None
+
+
+def standing(variant: Variant) -> tuple[int, float, str]:
+    """Sort key, best first: by paired speed-up, which drift of the machine cannot touch; by time where there is none."""
+    if variant.speedup is not None and variant.speedup.ratio > 0:
+        return 0, 1 / variant.speedup.ratio, variant.id
+    return 1, variant.median_us or 0.0, variant.id
 
 
 def is_ranked(variant: Variant) -> bool:

@@ -160,13 +160,14 @@ class FakeAuthor:
 
     async def answer(self, ask: Ask, on_text: Callable[[str], None] | None = None) -> Answer:
         self.asked.append(ask)
+        number = len(self.asked)
         self._note("asked", ask)
         await asyncio.sleep(self.delay_s)
         if on_text is not None:
             on_text("some text")
         if self.failures:
             raise self.failures.pop(0)
-        made = (self.script or self._answer)(ask, len(self.asked))
+        made = (self.script or self._answer)(ask, number)
         self._note("answered", ask)
         reply = Reply(text="an answer", model="fake", finish_reason="stop", tokens_in=100, tokens_out=200)
         return replace(made, reply=replace(reply, cost_usd=self.cost_usd, latency_s=self.delay_s))

@@ -401,6 +401,7 @@ def test_the_same_idea_in_other_words_is_found() -> None:
     tree = tree_of(first)
     assert first == same_idea(tree, again)
     assert same_idea(tree, other) is None
+    assert same_idea(tree_of(replace(first, title="Use 8 loads")), replace(first, id="i4", title="Use 4 loads")) is None
     assert same_idea(tree_of(replace(first, status=IdeaStatus.MERGED)), again) is None
 
 

@@ -54,6 +54,7 @@ class Material:
     templates: dict[str, str] = field(default_factory=dict)  # overrides from the session folder, by file name
     used_keys: frozenset[str] = frozenset()  # playbook cards that are in the tree already
     lineage: tuple[str, ...] = ()  # keys of the ideas from the reference down to the parent
+    round_keys: frozenset[str] = frozenset()  # keys in the lineage of any parent of this round
     tried_settings: frozenset[tuple[tuple[str, str], ...]] = frozenset()  # tunables tried on the parent's source
 
 

@@ -21,7 +21,6 @@ from kerneltui.records import AuthorSettings, Language, Problem, sha256
 
 REFINEMENT = "refine"
 SETTINGS_PER_REFINEMENT = 6
-ORPHANS_FROM_ROUND = 3  # by then, cards whose ground did not survive are worth a try on another
 
 CARD_KEYS = ("key", "title", "text", "bottleneck", "technique", "expected", "risk", "builds_on")
 VARIANT_KEYS = ("language", "file", "name", "defines")
@@ -98,8 +97,8 @@ class PlaybookAuthor:
         drafts = [card.draft for card in self.fitting(material)][:count]
         if len(drafts) < count:
             drafts += itertools.islice(refinements(material), count - len(drafts))
-        if len(drafts) < count and material.round >= ORPHANS_FROM_ROUND:
-            drafts += [card.draft for card in self.unused(material) if card.draft not in drafts][: count - len(drafts)]
+        if len(drafts) < count:
+            drafts += [card.draft for card in self.orphans(material)][: count - len(drafts)]
         if drafts:
             return Answer(ideas=tuple(drafts))
         if not self.cards:
@@ -117,6 +116,13 @@ class PlaybookAuthor:
         unused = self.unused(material)
         further = [card for card in unused if card.builds_on and card.builds_on in material.lineage]
         return further + [card for card in unused if not card.builds_on]
+
+    def orphans(self, material: Material) -> list[Card]:
+        """Unused cards whose ground did not survive into this round: worth a try on another."""
+        if material.round < 2:
+            return []
+        lost = [card for card in self.unused(material) if card.builds_on and card.builds_on not in material.round_keys]
+        return [card for card in lost if card.builds_on not in material.lineage]
 
     def write(self, key: str, material: Material, index: int) -> Answer:
         """The `index`-th kernel of a card, or the `index`-th setting of a refinement."""

@@ -100,6 +100,7 @@ class _Engine:
         self.preparing: asyncio.Task[None] | None = None
         self.doomed: dict[Key, float] = {}
         self.seen_version = -1
+        self.stale = True  # something changed since the last plan
         self.planned = 0.0
         self.ticked = time.monotonic()
         self.beaten = 0.0
@@ -311,7 +312,7 @@ class _Engine:
     def is_time_to_plan(self) -> bool:
         limit = self.session.settings.budget.wall_s
         over = limit is not None and self.session.status.active_s >= limit
-        return self.session.changed.is_set() or over or time.monotonic() - self.planned >= REPLAN_S
+        return self.stale or self.session.changed.is_set() or over or time.monotonic() - self.planned >= REPLAN_S
 
     async def beat(self) -> None:
         """Say how things are: at once when that changed, else now and then."""
@@ -334,16 +335,19 @@ class _Engine:
     async def wait(self) -> None:
         """Until something changed, or for one turn; changes close together are taken as one."""
         try:
-            await asyncio.wait_for(self.session.changed.wait(), TURN_S)
+            async with asyncio.timeout(TURN_S):
+                await self.session.changed.wait()
         except TimeoutError:
             return
         await asyncio.sleep(TURN_S / 10)
+        self.session.changed.clear()
+        self.stale = True
 
     # ----------------------------------------------------------------- steps
 
     async def plan(self) -> None:
         session = self.session
-        session.changed.clear()
+        self.stale = False
         self.planned = time.monotonic()
         steps = next_steps(session.tree, session.settings, {*session.out, *session.broke})
         for step in steps:
@@ -383,6 +387,10 @@ class _Engine:
         elif session.broke:
             await self.finish("; ".join(f"{label}: {reason}" for label, reason in session.broke.items()))
         elif session.out:
+            nothing_owed = next_steps(session.tree, session.settings, session.broke)
+            if nothing_owed and isinstance(nothing_owed[0], Finish):
+                await self.finish(nothing_owed[0].reason)
+                return
             reasons = "; ".join(f"{label}: {reason}" for label, reason in session.out.items())
             await session.pause(f"no author is left. {reasons} Put it right and resume, or paste answers in by hand.")
 

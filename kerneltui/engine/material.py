@@ -7,7 +7,7 @@ from collections import Counter
 from kerneltui.authors import Material, Tried
 from kerneltui.authors.sweep import Setting, declared, default_point
 from kerneltui.engine.session import Session
-from kerneltui.records import Contract, Idea, Language, Variant, is_ranked, sha256
+from kerneltui.records import Contract, Idea, Language, Variant, VariantState, is_ranked, sha256, standing
 
 TEMPLATES = "prompts"  # folder in a session that overrides prompt templates
 
@@ -38,6 +38,9 @@ def gather(session: Session, parent: Variant | None, notes_of: Idea | None = Non
         templates=templates(session),
         used_keys=frozenset(idea.key for idea in tree.ideas.values() if idea.key),
         lineage=lineage_keys(session, parent),
+        round_keys=frozenset(
+            key for id_ in session.status.parents for key in lineage_keys(session, tree.variants.get(id_))
+        ),
         tried_settings=frozenset(setting for setting, _ in settings_tried(session, source)) if source else frozenset(),
     )
 
@@ -53,7 +56,7 @@ def tried(session: Session) -> tuple[Tried, ...]:
         judged = of_idea.get(idea.id)
         if not judged:
             continue
-        ranked = sorted((v for v in judged if is_ranked(v)), key=lambda v: v.median_us or 0.0)
+        ranked = sorted((v for v in judged if is_ranked(v)), key=standing)
         best = ranked[0] if ranked else None
         outcomes = dict(Counter(str(variant.outcome) for variant in judged))
         found.append(
@@ -98,14 +101,7 @@ def settings_tried(session: Session, source: str) -> list[tuple[Setting, float |
     tunables, wanted = declared(source), sha256(source)
     found = []
     for variant in session.tree.variants.values():
-        if variant.candidate and variant.state != "cancelled" and source_digest(session, variant.candidate) == wanted:
+        if variant.source == wanted and variant.state is not VariantState.CANCELLED:
             time_us = variant.median_us if is_ranked(variant) and session.tree.is_here(variant) else None
             found.append((default_point(tunables, source, variant.defines), time_us))
     return found
-
-
-def source_digest(session: Session, candidate: str) -> str:
-    """sha256 of a candidate's source, read once."""
-    if candidate not in session.sources:
-        session.sources[candidate] = sha256(session.store.read_candidate(candidate).source)
-    return session.sources[candidate]

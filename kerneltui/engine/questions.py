@@ -26,6 +26,7 @@ from kerneltui.records import (
     Variant,
     VariantKind,
     VariantState,
+    sha256,
 )
 from kerneltui.search.duplicates import same_idea
 from kerneltui.search.plan import SCRIPTED
@@ -388,6 +389,7 @@ def with_candidate(session: Session, row: Variant, candidate: Candidate, name: s
         row,
         candidate=session.store.add_candidate(candidate),
         language=candidate.language,
+        source=sha256(candidate.source),
         defines=candidate.defines,
         name=name or row.name,
         state=VariantState.WRITTEN,

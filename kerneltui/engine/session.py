@@ -120,7 +120,6 @@ class Session:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     ending: bool = False
     disk_full: str = ""
-    sources: dict[str, str] = field(default_factory=dict)  # candidate digest -> sha256 of its source
     unheard: list[Event] = field(default_factory=list)
 
     # ----------------------------------------------------------------- writing

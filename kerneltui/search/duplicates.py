@@ -28,7 +28,9 @@ def same_idea(tree: Tree, idea: Idea, more: Sequence[Idea] = ()) -> Idea | None:
 
 
 def says_the_same(one: Idea, other: Idea) -> bool:
-    """Whether two ideas differ by no more than wording."""
+    """Whether two ideas differ by no more than wording. Other numbers in the title are another experiment."""
+    if sorted(re.findall(r"\d+", one.title)) != sorted(re.findall(r"\d+", other.title)):
+        return False
     text = fuzz.token_sort_ratio(_plain(one), _plain(other))
     title = fuzz.token_sort_ratio(normal(one.title), normal(other.title))
     return text >= SAME_TEXT or (title >= SAME_TITLE and text >= NEAR_TEXT)

@@ -31,8 +31,9 @@ from kerneltui.records import (
     Variant,
     VariantKind,
     VariantState,
+    standing,
 )
-from kerneltui.search.selection import champion_by_round, family, select, share_out
+from kerneltui.search.selection import champion_by_round, root, select, share_out
 from kerneltui.search.spending import spend
 from kerneltui.search.steps import (
     SETTLED,
@@ -131,7 +132,7 @@ class _Plan:
         kind = self.tree.status.device.kind if self.tree.status.device else ""
         away = [v for v in self.live if v.outcome is Outcome.CORRECT and not self.tree.is_here(v) and not v.same_as]
         away = [v for v in away if v.language in (None, Language.PYTHON, LANGUAGE_OF.get(kind))]
-        away.sort(key=lambda v: (not (v.pinned or v.kind is VariantKind.STARTER), v.median_us or 0.0, v.id))
+        away.sort(key=lambda v: (not (v.pinned or v.kind is VariantKind.STARTER), *standing(v)))
         cared_for = sum(v.pinned or v.kind is VariantKind.STARTER for v in away)
         return away[: max(cared_for, self.settings.beam - len(self.tree.correct()))]
 
@@ -232,12 +233,12 @@ class _Plan:
         sweeps, sweeping = self.sweeps() if self.round else ([], False)
         if sweeps or sweeping:
             return sweeps
+        if not self.alive and self.settings.authors and not self.broke:
+            return []  # what is missing may be missing because nobody could be asked
         over = self.over()
         if over:
             complete = not self.busy and not writes and self.is_closing(1.0, ideas) and not self.undecided
             return [Finish(over)] if complete else []
-        if not self.alive:
-            return []
         return [Open(self.round + 1, self.parents())]
 
     def is_closing(self, share: float, ideas: int) -> bool:
@@ -290,23 +291,23 @@ class _Plan:
         """Sweeps to begin, and whether one is under way."""
         steps: list[Step] = []
         sweeping, room = False, self.room
-        for root in self.swept_roots():
-            points = [c for c in self.children.get(root.id, ()) if c.kind is VariantKind.SWEEP]
+        for swept in self.swept_roots():
+            points = [c for c in self.children.get(swept.id, ()) if c.kind is VariantKind.SWEEP]
             if any(c.state not in SETTLED for c in points if not self.tree.is_pruned(c)):
                 sweeping = True
                 continue
             count = self.settings.sweep_points - len(points)
             count = count if room is None else min(count, room)
-            if count > 0 and ("sweep", root.id) not in self.told_nothing:
-                steps.append(Sweep(root.id, count))
+            if count > 0 and ("sweep", swept.id) not in self.told_nothing:
+                steps.append(Sweep(swept.id, count))
                 room = None if room is None else room - count
         return steps, sweeping
 
     def swept_roots(self) -> list[Variant]:
         """Survivors that declare tunables, no more of them in one round than the beam is wide."""
         begun = {c.parent for c in self.live if c.kind is VariantKind.SWEEP and c.round == self.round}
-        roots = {family(variant): None for variant in self.survivors}
-        found = [self.tree.variants[root] for root in roots if root in self.tree.variants]
+        roots = {root(variant): None for variant in self.survivors}
+        found = [self.tree.variants[id_] for id_ in roots if id_ in self.tree.variants]
         able = [v for v in found if v.tunables and v.outcome is Outcome.CORRECT and not self.tree.is_pruned(v)]
         fresh = max(0, self.settings.beam - len(begun))
         new = [v for v in able if v.id not in begun][:fresh]
@@ -323,7 +324,7 @@ class _Plan:
         if self.is_plateau():
             return f"no gain above noise for {self.settings.budget.plateau_rounds} rounds"
         news = [idea for idea in self.tree.ideas.values() if idea.round == self.round]
-        if self.round and self.alive and all(idea.status is IdeaStatus.MERGED for idea in news):
+        if self.round and all(idea.status is IdeaStatus.MERGED for idea in news):
             return "nothing left to do: no author has a further idea"
         return ""
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from kerneltui.records import AuthorSettings, Settings, Tree, Variant, VariantKind, VariantState
+from kerneltui.records import AuthorSettings, Settings, Tree, Variant, VariantKind, VariantState, standing
 
 
 def select(tree: Tree, settings: Settings) -> list[Variant]:
-    """Survivors: what people pinned, then the fastest, limited per idea, per lineage and to one of a sweep.
+    """Survivors: what people pinned, then the fastest, limited per idea, per lineage and to one of each source.
 
     Variants that the measurements cannot tell apart are equal; then the one least related to those already chosen
     goes on.
@@ -57,7 +57,7 @@ def champion_by_round(tree: Tree) -> dict[int, Variant]:
         fastest.setdefault(variant.round, variant)
     for number in sorted(fastest):
         here = fastest[number]
-        if best is None or ((here.median_us or 0.0) < (best.median_us or 0.0) and not is_tie(here, best)):
+        if best is None or (standing(here) < standing(best) and not is_tie(here, best)):
             best = found[number] = here
     return found
 
@@ -68,7 +68,12 @@ def _pinned_in(tree: Tree, variant: Variant) -> bool:
 
 
 def family(variant: Variant) -> str:
-    """The variant whose source this is with other tunables."""
+    """What variants of one source have in common, whatever their tunables."""
+    return variant.source or root(variant)
+
+
+def root(variant: Variant) -> str:
+    """The variant that a sweep started from; a variant that is no sweep point is its own."""
     return variant.parent if variant.kind is VariantKind.SWEEP and variant.parent else variant.id
 
 

@@ -1,0 +1,744 @@
+"""Whole sessions on real SQLite files, with a scripted evaluator and authors: searching, steering, failing, resuming."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fakes import DEVICE, FakeAuthor, FakeEvaluator, device, problem_folder
+
+from kerneltui.authors import Answer, Ask, IdeaDraft
+from kerneltui.engine import decisions, judging, loop, questions, run_session
+from kerneltui.errors import AuthorStopped, AuthorUnavailable, JudgeFailed, SessionError
+from kerneltui.records import (
+    AuthorSettings,
+    Budget,
+    Call,
+    CallState,
+    DecisionKind,
+    EngineStatus,
+    Event,
+    IdeaStatus,
+    Language,
+    Outcome,
+    SessionState,
+    Settings,
+    Tree,
+    Variant,
+    VariantKind,
+    VariantState,
+)
+from kerneltui.search.spending import spend
+from kerneltui.store import Store
+
+LLM = AuthorSettings(kind="openai", model="fake")
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waits that are long on purpose are short here."""
+    monkeypatch.setattr(judging, "BACK_OFF_S", 0.01)
+    monkeypatch.setattr(questions, "BACK_OFF_S", 0.01)
+    monkeypatch.setattr(loop, "REPLAN_S", 0.1)
+    monkeypatch.setattr(loop, "TURN_S", 0.02)
+
+
+def make(tmp_path: Path, *, playbook: str | None = None, **changes: Any) -> Path:
+    """A new session on the fake problem."""
+    problem = problem_folder(tmp_path) if playbook is None else problem_folder(tmp_path, playbook=playbook)
+    defaults: dict[str, Any] = {"problem": "fake", "rounds": 2, "ideas": 2, "variants": 2, "beam": 2, "wildcard": 0.0}
+    folder = tmp_path / "session"
+    Store.create(folder, Settings(**{**defaults, **changes}), problem).close()
+    return folder
+
+
+def read(folder: Path) -> Tree:
+    with Store.open(folder) as store:
+        return store.read_tree()
+
+
+@dataclass
+class Viewer:
+    """What a person at a screen sees and does."""
+
+    store: Store
+    task: asyncio.Task[EngineStatus]
+    events: list[Event] = field(default_factory=list)
+
+    def tree(self) -> Tree:
+        return self.store.read_tree()
+
+    async def until(self, holds: Callable[[Tree], Any], seconds: float = 60.0) -> Tree:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            tree = self.tree()
+            if holds(tree):
+                return tree
+            if self.task.done():
+                await self.task
+                assert holds(self.tree()), f"the engine ended: {self.tree().status}"
+            await asyncio.sleep(0.02)
+        raise AssertionError(f"never came true; {self.tree().status}")
+
+    async def decide(self, kind: DecisionKind, target: str = "", **payload: Any) -> tuple[str, str]:
+        number = self.store.add_decision(kind, target, payload, who="ada")
+        for _ in range(3000):
+            (found,) = [d for d in self.store.read_decisions() if d.id == number]
+            if found.state != "pending":
+                return str(found.state), found.answer
+            await asyncio.sleep(0.02)
+        raise AssertionError("never answered")
+
+
+@asynccontextmanager
+async def running(folder: Path, **options: Any) -> AsyncIterator[Viewer]:
+    """An engine in this loop with a viewer beside it; it is cancelled at the end."""
+    options.setdefault("evaluator", FakeEvaluator())
+    events: list[Event] = []
+    task = asyncio.create_task(run_session(folder, on_event=events.append, **options))
+    store = Store.open(folder)
+    try:
+        yield Viewer(store, task, events)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        store.close()
+
+
+def finished(tree: Tree) -> bool:
+    return tree.status.state in (SessionState.FINISHED, SessionState.STOPPED)
+
+
+# --------------------------------------------------------------------------- searching
+
+
+async def test_a_playbook_search_runs_to_its_end(tmp_path: Path) -> None:
+    folder = make(tmp_path, rounds=3)
+    events: list[Event] = []
+    evaluator = FakeEvaluator()
+    status = await run_session(folder, on_event=events.append, evaluator=evaluator)
+    tree = read(folder)
+    assert SessionState.FINISHED == status.state == tree.status.state
+    assert {0, 1, 2} <= {variant.round for variant in tree.variants.values() if variant.outcome is Outcome.CORRECT}
+    best = tree.best()
+    assert best is not None and (best.id, 150.0) == (status.best, best.median_us)
+    assert ["wide-tiles"] == [idea.key for idea in tree.ideas.values() if idea.round == 2]
+    assert {"start", "machine", "verdict", "best", "round", "finish"} <= {event.kind for event in events}
+    with Store.open(folder) as store:
+        assert [event.id for event in events] == [event.id for event in store.read_events()]
+        assert {"eager": 1000.0} == store.read_prepared()["baselines_us"]
+        contract = store.read_contract()
+        assert contract is not None and "fake" == contract.function
+    assert evaluator.closed
+    assert "engine ended" not in (folder / "engine.log").read_text()
+
+
+async def test_a_finished_session_goes_on_when_its_rounds_are_raised(tmp_path: Path) -> None:
+    folder = make(tmp_path, rounds=1)
+    await run_session(folder, evaluator=FakeEvaluator())
+    before = read(folder)
+    assert "all 1 rounds are done" == before.status.reason
+    with Store.open(folder) as store:
+        store.write_settings(replace(store.settings(), rounds=2))
+    status = await run_session(folder, evaluator=FakeEvaluator())
+    assert (2, "all 2 rounds are done") == (status.round, status.reason)
+    assert set(before.variants) < set(read(folder).variants)
+    assert status.active_s > before.status.active_s > 0
+
+
+async def test_language_models_search_in_rounds_and_every_call_is_on_record(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM,), rounds=2)
+    author = FakeAuthor()
+    await run_session(folder, evaluator=FakeEvaluator(), authors={LLM.label: author})
+    tree = read(folder)
+    assert len(author.asked) == len(tree.calls)
+    assert spend(tree).usd == pytest.approx(0.01 * len(author.asked))
+    kinds = {variant.kind for variant in tree.variants.values()}
+    assert {VariantKind.STARTER, VariantKind.ATTEMPT, VariantKind.REPAIR} == kinds
+    assert all(v.parent in tree.variants for v in tree.variants.values() if v.kind is VariantKind.REPAIR)
+    attempts = [sum(v.kind is VariantKind.ATTEMPT for v in tree.of_idea(id_)) for id_ in tree.ideas]
+    assert {2} == set(attempts)
+    with Store.open(folder) as store:
+        call = store.read_call(min(tree.calls))
+    assert ("ideas  0", "an answer", "stop", 100, 200) == (
+        call.prompt,
+        call.answer,
+        call.finish_reason,
+        call.tokens_in,
+        call.tokens_out,
+    )
+
+
+async def test_equal_candidates_share_one_verdict(tmp_path: Path) -> None:
+    same = Answer(source="// time_us: 300\nint same;", language=Language.CPP)
+
+    def script(ask: Ask, number: int) -> Answer:
+        if ask.purpose == "ideas":
+            return Answer(ideas=(IdeaDraft(title=f"idea {number}", text=f"words {number}"),))
+        return same
+
+    folder = make(tmp_path, authors=(LLM,), rounds=1, ideas=1)
+    evaluator = FakeEvaluator(delay_s=0.05)
+    await run_session(folder, evaluator=evaluator, authors={LLM.label: FakeAuthor(script=script)})
+    tree = read(folder)
+    written = [v for v in tree.variants.values() if v.kind is VariantKind.ATTEMPT]
+    assert 4 == len(written)
+    assert 1 == sum(v.same_as is None for v in written)
+    assert {300.0} == {v.median_us for v in written}
+    assert 2 == len(evaluator.judged)  # the starter and this one
+    assert 2 == spend(tree).evaluations
+
+
+async def test_the_same_idea_again_is_merged_and_can_be_restored(tmp_path: Path) -> None:
+    def script(ask: Ask, number: int) -> Answer:
+        if ask.purpose == "ideas":
+            return Answer(ideas=(IdeaDraft(title="Use float4 loads", text="Load four floats at once."),) * 2)
+        return Answer(source=f"// time_us: {400 - number}\nint k;", language=Language.CPP)
+
+    folder = make(tmp_path, authors=(LLM,), rounds=2)
+    async with running(folder, authors={LLM.label: FakeAuthor(script=script)}) as viewer:
+        tree = await viewer.until(finished)
+        merged = [idea for idea in tree.ideas.values() if idea.status is IdeaStatus.MERGED]
+        assert merged and all(idea.merged_into in tree.ideas for idea in merged)
+        assert all(not tree.of_idea(idea.id) for idea in merged)
+    folder_idea = merged[0].id
+    with Store.open(folder) as store:
+        store.add_decision(DecisionKind.RESTORE, folder_idea)
+        store.write_settings(replace(store.settings(), rounds=3))
+    await run_session(folder, evaluator=FakeEvaluator(), authors={LLM.label: FakeAuthor(script=script)})
+    assert read(folder).of_idea(folder_idea)
+
+
+async def test_what_was_judged_on_another_machine_is_not_best_here(tmp_path: Path) -> None:
+    folder = make(tmp_path, rounds=1)
+    await run_session(folder, evaluator=FakeEvaluator())
+    assert read(folder).best() is not None
+    elsewhere = FakeEvaluator(device=device("Other CPU"))
+    await run_session(folder, evaluator=elsewhere)
+    tree = read(folder)
+    judged_here = [v for v in tree.variants.values() if v.world == elsewhere.device.world]
+    assert {variant.candidate for variant in judged_here} == {candidate.digest for candidate in elsewhere.judged}
+    best = tree.best()
+    assert best is not None and best in judged_here
+    with Store.open(folder) as store:
+        old = [v.id for v in tree.variants.values() if v.world == DEVICE.world]
+        assert all(store.read_verdict(id_) is not None for id_ in old)
+
+
+# --------------------------------------------------------------------------- budgets
+
+
+async def test_dollars_hold_with_many_calls_in_flight(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM,), rounds=3, ideas=8, variants=3, budget=Budget(usd=0.05))
+    author = FakeAuthor(cost_usd=0.02, delay_s=0.02)
+    status = await run_session(folder, evaluator=FakeEvaluator(), authors={LLM.label: author})
+    used = spend(read(folder))
+    assert used.usd <= 0.05
+    assert used.usd == pytest.approx(0.02 * len(author.asked))
+    assert SessionState.FINISHED == status.state
+    assert "left, the next call may cost $0.02" in status.reason
+
+
+async def test_an_author_without_a_price_is_not_asked_under_a_dollar_cap(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM,), budget=Budget(usd=5.0))
+    author = FakeAuthor(worst_usd=None, cost_usd=None)
+    status = await run_session(folder, evaluator=FakeEvaluator(), authors={LLM.label: author})
+    assert [] == author.asked
+    assert "no price is known" in status.reason
+
+
+async def test_evaluations_end_the_search(tmp_path: Path) -> None:
+    folder = make(tmp_path, rounds=3, budget=Budget(evaluations=3))
+    evaluator = FakeEvaluator()
+    status = await run_session(folder, evaluator=evaluator)
+    assert 3 == len(evaluator.judged)
+    assert "3 of 3 evaluations are used" == status.reason
+
+
+async def test_wall_time_ends_the_search_and_what_ran_can_go_on(tmp_path: Path) -> None:
+    folder = make(tmp_path, budget=Budget(wall_s=0.5))
+    status = await run_session(folder, evaluator=FakeEvaluator(hold=asyncio.Event()))
+    assert status.reason.endswith("minutes are used")
+    assert {VariantState.WRITTEN} == {variant.state for variant in read(folder).variants.values()}
+
+
+# --------------------------------------------------------------------------- steering
+
+
+async def test_review_waits_for_a_person(tmp_path: Path) -> None:
+    folder = make(tmp_path, review=True, rounds=1)
+    async with running(folder) as viewer:
+        tree = await viewer.until(lambda t: "wait to be approved" in t.status.reason)
+        assert {IdeaStatus.PROPOSED} == {idea.status for idea in tree.ideas.values()}
+        first, *others = tree.ideas
+        assert ("done", "approved `Tiles`") == await viewer.decide(DecisionKind.APPROVE, first)
+        for other in others:
+            await viewer.decide(DecisionKind.REJECT, other)
+        tree = await viewer.until(finished)
+    assert {first} == {variant.idea for variant in tree.variants.values()} - {None}
+
+
+async def test_pause_holds_and_resume_goes_on(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    hold = asyncio.Event()
+    async with running(folder, evaluator=FakeEvaluator(hold=hold)) as viewer:
+        await viewer.until(lambda t: any(v.state is VariantState.RUNNING for v in t.variants.values()))
+        assert "done" == (await viewer.decide(DecisionKind.PAUSE))[0]
+        hold.set()
+        tree = await viewer.until(lambda t: all(v.state is VariantState.DONE for v in t.variants.values()))
+        await asyncio.sleep(0.3)
+        assert (0, "paused by ada") == (viewer.tree().status.round, tree.status.reason)
+        await viewer.decide(DecisionKind.RESUME)
+        await viewer.until(finished)
+
+
+async def test_a_pause_outlives_the_engine(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    async with running(folder) as viewer:
+        await viewer.decide(DecisionKind.PAUSE)
+    async with running(folder) as viewer:
+        await viewer.until(lambda t: t.status.device is not None)
+        await asyncio.sleep(0.2)
+        assert SessionState.PAUSED == viewer.tree().status.state
+        await viewer.decide(DecisionKind.RESUME)
+        await viewer.until(finished)
+
+
+async def test_stop_ends_the_engine_and_run_goes_on(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    async with running(folder, evaluator=FakeEvaluator(hold=asyncio.Event())) as viewer:
+        await viewer.until(lambda t: any(v.state is VariantState.RUNNING for v in t.variants.values()))
+        await viewer.decide(DecisionKind.STOP)
+        status = await viewer.task
+    assert (SessionState.STOPPED, "stopped by ada") == (status.state, status.reason)
+    assert {VariantState.WRITTEN} == {variant.state for variant in read(folder).variants.values()}
+    assert SessionState.FINISHED == (await run_session(folder, evaluator=FakeEvaluator())).state
+
+
+async def test_a_prune_can_be_undone_before_anything_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "GRACE_S", 60)
+    folder, hold = make(tmp_path), asyncio.Event()
+    evaluator = FakeEvaluator(hold=hold)
+    async with running(folder, evaluator=evaluator) as viewer:
+        await viewer.until(lambda t: any(v.state is VariantState.RUNNING for v in t.variants.values()))
+        await viewer.decide(DecisionKind.PRUNE, "v00001")
+        await viewer.decide(DecisionKind.RESTORE, "v00001")
+        hold.set()
+        await viewer.until(lambda t: t.variants["v00001"].outcome is Outcome.CORRECT)
+    assert 0 == evaluator.cancelled
+
+
+async def test_pruned_work_is_cancelled_and_restored_work_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "GRACE_S", 0.1)
+    folder, hold = make(tmp_path), asyncio.Event()
+    evaluator = FakeEvaluator(hold=hold)
+    async with running(folder, evaluator=evaluator) as viewer:
+        await viewer.until(lambda t: any(v.state is VariantState.RUNNING for v in t.variants.values()))
+        await viewer.decide(DecisionKind.PRUNE, "v00001")
+        await viewer.until(lambda t: t.variants["v00001"].state is VariantState.CANCELLED)
+        assert 1 == evaluator.cancelled
+        hold.set()
+        await viewer.decide(DecisionKind.RESTORE, "v00001")
+        await viewer.until(lambda t: t.variants["v00001"].outcome is Outcome.CORRECT)
+
+
+async def test_nothing_grows_on_a_pruned_branch(tmp_path: Path) -> None:
+    folder = make(tmp_path, rounds=1)
+    await run_session(folder, evaluator=FakeEvaluator())
+    with Store.open(folder) as store:
+        store.write_settings(replace(store.settings(), rounds=3))
+        (tiles,) = [idea.id for idea in store.read_tree().ideas.values() if idea.key == "tiles"]
+        store.add_decision(DecisionKind.PRUNE, tiles)
+    await run_session(folder, evaluator=FakeEvaluator())
+    tree = read(folder)
+    assert all(tree.is_pruned(v) for v in tree.of_idea(tiles))
+    below = [v for v in tree.variants.values() if tree.is_pruned(v)]
+    assert {1} == {variant.round for variant in below}
+
+
+async def test_a_kernel_can_be_injected_retried_pinned_noted_and_certified(tmp_path: Path) -> None:
+    folder = make(tmp_path, rounds=1)
+    evaluator = FakeEvaluator()
+    async with running(folder, evaluator=evaluator) as viewer:
+        await viewer.until(lambda t: t.status.round == 1)
+        source = "// time_us: 42\nint mine;"
+        state, words = await viewer.decide(DecisionKind.INJECT, source=source, language="cpp", name="mine.cpp")
+        assert "done" == state
+        mine = words.removeprefix("injected as ")
+        tree = await viewer.until(lambda t: t.variants[mine].outcome is Outcome.CORRECT)
+        assert (VariantKind.HAND, 42.0, True, "ada") == (
+            tree.variants[mine].kind,
+            tree.variants[mine].median_us,
+            tree.variants[mine].human,
+            tree.variants[mine].author,
+        )
+        await viewer.decide(DecisionKind.PAUSE)
+        await viewer.decide(DecisionKind.PIN, mine)
+        await viewer.decide(DecisionKind.NOTE, mine, text="look at this")
+        await viewer.decide(DecisionKind.CERTIFY, mine)
+        await viewer.until(lambda t: evaluator.certified)
+        await viewer.decide(DecisionKind.RETRY, mine)
+        tree = viewer.tree()
+        assert (True, "look at this", 1, None) == (
+            tree.variants[mine].pinned,
+            tree.variants[mine].note,
+            tree.variants[mine].attempts,
+            tree.variants[mine].outcome,
+        )
+        before = len(evaluator.judged)
+        await viewer.decide(DecisionKind.RESUME)
+        await viewer.until(lambda t: t.variants[mine].outcome is Outcome.CORRECT)
+        assert before < len(evaluator.judged)
+
+
+async def test_ideas_of_people_are_written_edited_and_expanded(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM,), rounds=1, ideas=1, variants=1)
+    async with running(folder, authors={LLM.label: FakeAuthor()}) as viewer:
+        await viewer.until(lambda t: t.status.device is not None)
+        _, words = await viewer.decide(DecisionKind.ADD_IDEA, title="my own", text="do it so")
+        mine = words.removeprefix("added as ")
+        await viewer.until(lambda t: t.of_idea(mine))
+        assert "done" == (await viewer.decide(DecisionKind.EDIT, mine, text="do it otherwise"))[0]
+        assert ("done", "2 more to be written") == await viewer.decide(DecisionKind.EXPAND, mine, count=2)
+        await viewer.until(lambda t: sum(v.kind is VariantKind.ATTEMPT for v in t.of_idea(mine)) == 3)
+        tree = await viewer.until(finished)
+    assert ("do it otherwise", True) == (tree.ideas[mine].text, tree.ideas[mine].human)
+    assert all(v.state is VariantState.DONE for v in tree.of_idea(mine))
+
+
+async def test_the_budget_is_changed_in_the_file(tmp_path: Path) -> None:
+    folder = make(tmp_path, review=True)
+    async with running(folder) as viewer:
+        answer = await viewer.decide(DecisionKind.BUDGET, usd=2.5, rounds=7, evaluations=None)
+        assert ("done", "usd = 2.5, rounds = 7, evaluations = no cap") == answer
+        settings = viewer.store.settings()
+    assert (7, 2.5) == (settings.rounds, settings.budget.usd)
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "payload", "words"),
+    [
+        (DecisionKind.PRUNE, "v9", {}, "there is no variant `v9`"),
+        (DecisionKind.APPROVE, "i9", {}, "there is no idea `i9`"),
+        (DecisionKind.EDIT, "i001", {}, "an edit needs a title or a text"),
+        (DecisionKind.INJECT, "", {"source": "  "}, "`source` is missing"),
+        (DecisionKind.INJECT, "", {"source": "int a;", "language": "rust"}, "language is `rust`"),
+        (DecisionKind.INJECT, "", {"source": "int a;", "language": "cuda"}, "on a cpu device, which takes cpp"),
+        (DecisionKind.INJECT, "", {"source": "int\0a;"}, "this is no kernel source"),
+        (DecisionKind.BUDGET, "", {"dollars": 3}, "`dollars` is no budget"),
+        (DecisionKind.BUDGET, "", {"usd": "much"}, "usd is 'much'"),
+        (DecisionKind.EXPAND, "i001", {"count": 0}, "count is 0"),
+        (DecisionKind.ADD_IDEA, "", {"title": "t", "parent": "v9"}, "there is no variant `v9`"),
+        (DecisionKind.RETRY, "v9", {}, "there is no variant"),
+    ],
+)
+async def test_what_cannot_be_done_is_refused_in_words(
+    tmp_path: Path, kind: DecisionKind, target: str, payload: dict[str, Any], words: str
+) -> None:
+    folder = make(tmp_path, review=True)
+    async with running(folder) as viewer:
+        await viewer.until(lambda t: t.ideas)
+        state, answer = await viewer.decide(kind, target, **payload)
+    assert "refused" == state
+    assert words in answer
+
+
+def test_every_kind_of_decision_is_carried_out() -> None:
+    assert set(DecisionKind) == set(decisions.ACTS)
+
+
+# --------------------------------------------------------------------------- failing
+
+
+async def test_a_machine_fault_is_tried_again_and_not_charged_to_the_candidate(tmp_path: Path) -> None:
+    folder = make(tmp_path, rounds=1)
+    evaluator = FakeEvaluator(faults=[JudgeFailed("the judge died"), JudgeFailed("the judge died")])
+    async with running(folder, evaluator=evaluator) as viewer:
+        tree = await viewer.until(finished)
+        assert {Outcome.CORRECT} == {variant.outcome for variant in tree.variants.values()}
+        assert 2 == sum(event.kind == "machine" and "was not judged" in event.text for event in viewer.events)
+
+
+async def test_a_lasting_machine_fault_pauses_with_its_reason(tmp_path: Path) -> None:
+    folder = make(tmp_path, rounds=1)
+    evaluator = FakeEvaluator(faults=[JudgeFailed("the judge died")] * 3)
+    async with running(folder, evaluator=evaluator) as viewer:
+        tree = await viewer.until(lambda t: t.status.state is SessionState.PAUSED)
+        assert "the judge died Tried 3 times; put it right and resume." == tree.status.reason
+        assert (VariantState.WRITTEN, None) == (tree.variants["v00001"].state, tree.variants["v00001"].outcome)
+        await viewer.decide(DecisionKind.RESUME)
+        await viewer.until(finished)
+
+
+async def test_an_author_that_stops_is_out_and_the_others_go_on(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM, AuthorSettings(kind="playbook")), rounds=1)
+    author = FakeAuthor(failures=[AuthorStopped("bad key: set OPENAI_API_KEY")] * 9)
+    async with running(folder, authors={LLM.label: author}) as viewer:
+        tree = await viewer.until(finished)
+        assert 1 == sum("is out: bad key" in event.text for event in viewer.events)
+    assert {"playbook"} == {idea.author for idea in tree.ideas.values()}
+    assert {CallState.FAILED} == {call.state for call in tree.calls.values() if call.author == LLM.label}
+
+
+async def test_with_no_author_left_the_session_pauses_and_says_what_to_do(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM,), rounds=1)
+    author = FakeAuthor(failures=[AuthorStopped("bad key: set OPENAI_API_KEY.")] * 2)
+    async with running(folder, authors={LLM.label: author}) as viewer:
+        tree = await viewer.until(lambda t: t.status.state is SessionState.PAUSED)
+        assert "no author is left" in tree.status.reason and "OPENAI_API_KEY" in tree.status.reason
+        author.failures.clear()
+        await viewer.decide(DecisionKind.RESUME)
+        tree = await viewer.until(finished)
+    assert tree.ideas
+
+
+async def test_it_returns_when_it_pauses_by_itself_and_nobody_stays(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM,), rounds=1)
+    author = FakeAuthor(failures=[AuthorStopped("bad key")] * 2)
+    status = await run_session(folder, evaluator=FakeEvaluator(), authors={LLM.label: author}, stay=False)
+    assert SessionState.PAUSED == status.state
+
+
+async def test_passing_trouble_is_waited_out(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM,), rounds=1)
+    author = FakeAuthor(failures=[AuthorUnavailable("429", retry_after_s=0.05), AuthorUnavailable("503")])
+    async with running(folder, authors={LLM.label: author}) as viewer:
+        tree = await viewer.until(finished)
+    assert 2 == sum(call.state is CallState.FAILED for call in tree.calls.values())
+    assert all(v.state is VariantState.DONE and not v.author_error for v in tree.variants.values())
+
+
+async def test_an_unusable_answer_is_the_authors_fault_and_can_be_retried(tmp_path: Path) -> None:
+    bad = [True]
+
+    def script(ask: Ask, number: int) -> Answer:
+        if ask.purpose == "ideas":
+            return Answer(ideas=(IdeaDraft(title="one"),))
+        return Answer(problem="no code") if bad[0] else Answer(source="// time_us: 9\nint k;", language=Language.CPP)
+
+    folder = make(tmp_path, authors=(LLM,), rounds=2, ideas=1, variants=1)
+    async with running(folder, authors={LLM.label: FakeAuthor(script=script)}) as viewer:
+        tree = await viewer.until(lambda t: any(v.author_error for v in t.variants.values()))
+        await viewer.decide(DecisionKind.PAUSE)
+        (failed,) = [v for v in tree.variants.values() if v.author_error][:1]
+        assert ("no code", None, VariantState.DONE) == (failed.author_error, failed.outcome, failed.state)
+        bad[0] = False
+        await viewer.decide(DecisionKind.RETRY, failed.id)
+        await viewer.decide(DecisionKind.RESUME)
+        await viewer.until(lambda t: t.variants[failed.id].outcome is Outcome.CORRECT)
+
+
+async def test_our_own_fault_pauses_with_a_trace_in_the_log(tmp_path: Path) -> None:
+    def script(ask: Ask, number: int) -> Answer:
+        raise ZeroDivisionError("a bug of ours")
+
+    folder = make(tmp_path, authors=(LLM,), rounds=1)
+    async with running(folder, authors={LLM.label: FakeAuthor(script=script)}) as viewer:
+        tree = await viewer.until(lambda t: t.status.state is SessionState.PAUSED)
+    assert "ZeroDivisionError: a bug of ours" in tree.status.reason
+    assert "Traceback" in (folder / "engine.log").read_text()
+    assert {CallState.FAILED} == {call.state for call in tree.calls.values()}
+
+
+async def test_a_full_disk_holds_the_answer_and_buys_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[Store] = []
+    plain_open = Store.open.__func__  # type: ignore[attr-defined]
+
+    def spy(cls: type[Store], folder: Path, **options: Any) -> Store:
+        store: Store = plain_open(cls, folder, **options)
+        if options.get("write"):
+            opened.append(store)
+        return store
+
+    monkeypatch.setattr(Store, "open", classmethod(spy))
+
+    def fill(ask: Ask, number: int) -> Answer:
+        if ask.purpose == "ideas":
+            return Answer(ideas=(IdeaDraft(title=f"idea {number}"),))
+        if not full:
+            full.append(ask)
+            pages = opened[0]._db.execute("PRAGMA page_count").fetchone()[0]
+            opened[0]._db.execute(f"PRAGMA max_page_count = {pages}")
+        return Answer(source=f"// time_us: {number}\nint k;\n" + "// padding\n" * 4000, language=Language.CPP)
+
+    full: list[Ask] = []
+    folder = make(tmp_path, authors=(LLM,), rounds=1, ideas=1, variants=1)
+    author = FakeAuthor(script=fill)
+    async with running(folder, authors={LLM.label: author}) as viewer:
+        for _ in range(500):
+            if any(event.text.startswith("disk full") for event in viewer.events):
+                break
+            await asyncio.sleep(0.02)
+        (words,) = {event.text for event in viewer.events if event.text.startswith("disk full")}
+        assert "continues when there is room" in words
+        asked = len(author.asked)
+        await asyncio.sleep(0.5)
+        assert asked == len(author.asked)
+        opened[0]._db.execute("PRAGMA max_page_count = 1000000")
+        tree = await viewer.until(finished)
+    assert len(author.asked) == len(tree.calls)
+    assert {CallState.DONE} == {call.state for call in tree.calls.values()}
+    assert all(v.outcome is Outcome.CORRECT for v in tree.variants.values())
+
+
+# --------------------------------------------------------------------------- one engine, killed engines
+
+
+async def test_only_one_engine_runs_a_session(tmp_path: Path) -> None:
+    folder = make(tmp_path, review=True)
+    async with running(folder) as viewer:
+        await viewer.until(lambda t: t.status.device is not None)
+        with pytest.raises(SessionError, match=rf"an engine runs already \(pid {os.getpid()} on"):
+            await run_session(folder, evaluator=FakeEvaluator())
+
+
+async def test_what_a_dead_engine_left_is_told_as_it_is(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM,), review=True)
+    with Store.open(folder, write=True) as store:
+        call = store.reserve_call(
+            Call(id=0, purpose="write", node="v00001", author=LLM.label, reserved_usd=0.5, reserved_tokens=10)
+        )
+        rows = [VariantState.WRITING, VariantState.QUEUED, VariantState.RUNNING]
+        candidate = store.add_candidate(judged_source())
+        for state in rows:
+            made = Variant(id=store.next_variant_id(), idea=None, round=0, state=state, candidate=candidate)
+            store.put_variants([made if state is not VariantState.WRITING else replace(made, candidate=None)])
+    async with running(folder, authors={LLM.label: FakeAuthor()}) as viewer:
+        tree = await viewer.until(lambda t: t.status.device is not None)
+        text = next(event.text for event in viewer.events if event.kind == "start")
+    assert (
+        "engine started: 3 variants are taken up again; 1 questions had no answer yet and are possibly billed" == text
+    )
+    assert (CallState.FAILED, None, 0.5) == (
+        tree.calls[call.id].state,
+        tree.calls[call.id].cost_usd,
+        tree.calls[call.id].reserved_usd,
+    )
+    assert "possibly billed" in tree.calls[call.id].error
+
+
+def judged_source() -> Any:
+    from kerneltui.records import Candidate
+
+    return Candidate(source="// time_us: 5\nint k;", language=Language.CPP)
+
+
+ENGINE = """
+import asyncio, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from fakes import FakeAuthor, FakeEvaluator
+from kerneltui.engine import run_session
+author = FakeAuthor(log=Path({log!r}), delay_s={delay})
+status = asyncio.run(run_session(Path({folder!r}), evaluator=FakeEvaluator(delay_s={delay}), authors={{author.name: author}}))
+print(status.state)
+"""
+
+
+def start_engine(folder: Path, log: Path, delay: float = 0.05) -> subprocess.Popen[str]:
+    code = ENGINE.format(tests=str(Path(__file__).parent), log=str(log), folder=str(folder), delay=delay)
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_no_answer_is_bought_twice_and_none_is_lost(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM,), rounds=3, ideas=3, variants=2)
+    log, dice, kills = tmp_path / "requests.jsonl", random.Random(7), 0
+    while kills < 15:
+        process = start_engine(folder, log)
+        wait_for(partial(has_begun, folder, process))
+        time.sleep(dice.uniform(0.0, 0.6))
+        over = process.poll() is not None
+        process.kill()
+        process.communicate()
+        if over:
+            break
+        check_consistent(folder)
+        kills += 1
+    process = start_engine(folder, log, delay=0.0)
+    out, _ = process.communicate(timeout=120)
+    assert "finished" == out.strip()
+    assert kills >= 5
+    check_consistent(folder)
+    tree = read(folder)
+    requests = [json.loads(line) for line in log.read_text().splitlines()]
+    begun = sum(request["what"] == "asked" for request in requests)
+    recorded = [call for call in tree.calls.values()]
+    done = [call for call in recorded if call.state is CallState.DONE]
+    assert begun <= len(recorded)  # each request that left was on record before it left
+    assert len(done) == len({(call.purpose, call.node, call.round) for call in done})
+    assert spend(tree).usd == pytest.approx(0.01 * len(done))
+    per_idea = {
+        idea.id: sum(v.kind is VariantKind.ATTEMPT for v in tree.of_idea(idea.id)) for idea in tree.ideas.values()
+    }
+    assert {2} == {per_idea[idea.id] for idea in tree.ideas.values() if idea.status is IdeaStatus.APPROVED}
+    assert all(v.state is VariantState.DONE for v in tree.variants.values())
+
+
+def has_begun(folder: Path, process: subprocess.Popen[str]) -> bool:
+    return read(folder).status.pid == process.pid or process.poll() is not None
+
+
+def check_consistent(folder: Path) -> None:
+    """Every id that is named exists, and every candidate and verdict can be read."""
+    with Store.open(folder) as store:
+        tree = store.read_tree()
+        for variant in tree.variants.values():
+            assert variant.idea is None or variant.idea in tree.ideas
+            assert variant.parent is None or variant.parent in tree.variants
+            assert variant.call is None or variant.call in tree.calls
+            assert variant.candidate is None or store.read_candidate(variant.candidate)
+            assert variant.outcome is None or variant.same_as or store.read_verdict(variant.id)
+        for idea in tree.ideas.values():
+            assert idea.call is None or tree.calls[idea.call].state is CallState.DONE
+    with closing(sqlite3.connect(folder / "session.db")) as database:
+        assert [("ok",)] == database.execute("PRAGMA integrity_check").fetchall()
+
+
+def wait_for(holds: Callable[[], Any], seconds: float = 60.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "never came true"
+        time.sleep(0.02)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_engine_soon_and_the_session_stays_as_it_was(tmp_path: Path, number: signal.Signals) -> None:
+    folder = make(tmp_path, authors=(LLM,))
+    process = start_engine(folder, tmp_path / "log", delay=30)
+    wait_for(lambda: any(v.state is VariantState.COMPILING for v in read(folder).variants.values()))
+    process.send_signal(number)
+    begun = time.monotonic()
+    out, _ = process.communicate(timeout=30)
+    assert time.monotonic() - begun < 10  # two seconds of ours, and a slow interpreter's exit
+    assert "running" == out.strip()
+    status = read(folder).status
+    assert (SessionState.RUNNING, None) == (status.state, status.pid)
+    assert {VariantState.WRITTEN} == {v.state for v in read(folder).variants.values()}
+
+
+async def test_an_idle_engine_writes_next_to_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make(tmp_path, review=True)
+    async with running(folder) as viewer:
+        await viewer.until(lambda t: "wait to be approved" in t.status.reason)
+        await asyncio.sleep(0.5)
+        version = viewer.store.data_version()
+        await asyncio.sleep(1.0)
+        assert viewer.store.data_version() - version <= 1
