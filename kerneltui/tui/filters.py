@@ -6,12 +6,11 @@ since:10m  sig:"smem > limit"  lang:cuda    bare words match ids, names, titles 
 
 from __future__ import annotations
 
+import difflib
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-
-from rapidfuzz import process
 
 from kerneltui.records import Idea, Variant
 from kerneltui.tui import words
@@ -205,5 +204,5 @@ def _by(value: str, column: int, now: float) -> Test:
 
 
 def _near(value: str, known: tuple[str, ...]) -> str:
-    found = process.extractOne(value, known, score_cutoff=60)
+    found = difflib.get_close_matches(value, known, n=1)
     return f"; did you mean {found[0]}?" if found else ""

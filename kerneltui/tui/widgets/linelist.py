@@ -18,6 +18,7 @@ from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.widget import Widget
 
 Span = tuple[str, str]  # text, token of the theme
 Line = str | Sequence[Span]  # a plain line, or one in several colours
@@ -30,7 +31,7 @@ class LineList(ScrollView, can_focus=True):
     """Lines of one cell height with a cursor row. Subclasses give `line_count` and `draw`."""
 
     DEFAULT_CSS = """
-    LineList { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; overflow-x: auto; overflow-y: auto; }
+    LineList { scrollbar-size-vertical: 1; scrollbar-size-horizontal: 0; overflow-x: scroll; overflow-y: scroll; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down", "move(1)", show=False),
@@ -137,12 +138,25 @@ class LineList(ScrollView, can_focus=True):
         self._strips.clear()
         self.refresh()
 
-    def resized(self) -> None:
-        """Call when `line_count` or `content_width` changed."""
+    def resized(self, *, lazy: bool = False) -> None:
+        """Call when `line_count` or `content_width` changed.
+
+        A lazy call leaves the scrollbar alone while the change would not be seen in it: in a long list a row more is
+        less than a cell of the thumb, and its repaint costs more than everything else.
+        """
         size = Size(max(self.content_width, 1), self.line_count())
-        if size != self.virtual_size:
-            self.virtual_size = size
         self.cursor = max(0, min(self.cursor, self.line_count() - 1))
+        if size != self.virtual_size and not (lazy and self._is_unseen(size)):
+            # Set past the reactive, which would lay out the whole screen again.
+            self.set_reactive(Widget.virtual_size, size)
+            self._scroll_update(size)
+
+    def _is_unseen(self, size: Size) -> bool:
+        old, new, rows = self.virtual_size.height, size.height, self.view.height
+        top = round(self.scroll_y)
+        if not old or not rows or top + 2 * rows > min(old, new):
+            return False
+        return abs(rows * rows / old - rows * rows / new) < 0.5 and abs(rows * top / old - rows * top / new) < 0.5
 
     def repaint_rows(self, rows: Iterable[int]) -> None:
         """Repaint rows that are on the screen; nothing for those that are not."""
@@ -170,6 +184,7 @@ class LineList(ScrollView, can_focus=True):
             self.post_message(self.Moved(self, row))
 
     def _into_view(self, row: int, top: bool) -> None:
+        self.resized()
         y, height = round(self.scroll_y), max(1, self.view.height)
         wanted = y
         if top or row < y:
@@ -197,6 +212,7 @@ class LineList(ScrollView, can_focus=True):
             self.move_to(0)
 
     def action_last(self) -> None:
+        self.resized()
         self.scroll_to(y=self.line_count(), animate=False, immediate=True)
         if self.show_cursor:
             self.move_to(self.line_count() - 1)

@@ -63,7 +63,7 @@ class TreeList(LineList):
             return
         if at is not None and (row := outline.index(at.id)) is not None:
             self.cursor = row
-        self.resized()
+        self.resized(lazy=True)
         moved = self._hold_still(first, top)
         height = self.view.height
         if not moved and old[top : top + height] == outline.rows[top : top + height]:

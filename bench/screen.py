@@ -1,0 +1,201 @@
+"""The screen on a real pseudo-terminal: first paint, key to paint, bytes a second, processor time, memory.
+
+    python bench/screen.py [--rows 1000 10000 100000] [--size 160x48] [--json]
+
+A made-up session is written, the real program is started on it, and this process plays terminal and engine: 8 running
+rows change four times a second and two variants a second are new. The last line with --json is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "tui")]
+
+import sessions  # noqa: E402 - beside the tests, not in the package
+
+from kerneltui.records import SessionState, Variant, VariantState  # noqa: E402
+from kerneltui.store import Store  # noqa: E402
+
+PROGRAM = "import sys; from pathlib import Path; from kerneltui.tui.app import run; sys.exit(run(Path(sys.argv[1])))"
+KEYS = 40
+IDLE_S, LIVE_S = 6.0, 10.0
+
+
+class Terminal:
+    """The program under test and everything that it writes, with times."""
+
+    def __init__(self, folder: Path, width: int, height: int) -> None:
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
+        environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(ROOT)}
+        self.started = time.perf_counter()
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(folder)], stdin=slave, stdout=slave, stderr=slave, env=environment,
+            start_new_session=True,
+        )  # fmt: skip
+        os.close(slave)
+        self.received = bytearray()
+
+    def read(self, seconds: float, until: bytes | None = None) -> tuple[int, float | None]:
+        """Bytes within so long, and when the first came; ends early once `until` was seen."""
+        end, count, first = time.perf_counter() + seconds, 0, None
+        while (left := end - time.perf_counter()) > 0:
+            if not select.select([self.master], [], [], left)[0]:
+                break
+            try:
+                data = os.read(self.master, 65536)
+            except OSError:
+                break
+            first = first or time.perf_counter()
+            count += len(data)
+            self.received += data
+            if until is not None and until in self.received:
+                break
+        return count, first
+
+    def key(self, text: bytes) -> float | None:
+        """Seconds from a key to the first byte of its paint."""
+        self.read(0.05)
+        before = time.perf_counter()
+        os.write(self.master, text)
+        _, first = self._first(1.0)
+        return None if first is None else first - before
+
+    def _first(self, seconds: float) -> tuple[int, float | None]:
+        if not select.select([self.master], [], [], seconds)[0]:
+            return 0, None
+        data = os.read(self.master, 65536)
+        self.received += data
+        return len(data), time.perf_counter()
+
+    def close(self) -> None:
+        """End it as a person would."""
+        os.write(self.master, b"q")
+        try:
+            self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+        os.close(self.master)
+
+
+class Engine(threading.Thread):
+    """Plays the engine on the session."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(daemon=True)
+        self.folder, self.stopped = folder, threading.Event()
+
+    def run(self) -> None:
+        with Store.open(self.folder, write=True) as store:
+            tree = store.read_tree()
+            status = replace(tree.status, state=SessionState.RUNNING)
+            idea = next(reversed(tree.ideas))
+            number, turn = len(tree.variants), 0
+            running = [v for v in tree.variants.values() if v.state is VariantState.RUNNING][:8]
+            while not self.stopped.wait(0.25):
+                turn += 1
+                state = (VariantState.QUEUED, VariantState.RUNNING)[turn % 2]
+                fresh = [replace(v, state=state) for v in running]
+                if turn % 2:
+                    number += 1
+                    fresh.append(Variant(id=f"v{number:05d}", idea=idea, round=tree.ideas[idea].round, created=time.time()))
+                store.put_variants(fresh)
+                if turn % 4 == 0:
+                    store.put_status(replace(status, heartbeat=time.time()))
+
+
+def measure(rows: int, width: int, height: int) -> dict[str, float | int | None]:
+    """Every figure for a session of so many variants."""
+    with tempfile.TemporaryDirectory(prefix="kerneltui-bench-") as scratch:
+        folder = sessions.large_session(Path(scratch) / "search", rows)
+        with Store.open(folder, write=True) as store:
+            store.put_status(replace(store.read_status(), state=SessionState.FINISHED, reason="bench"))
+        terminal = Terminal(folder, width, height)
+        _, first = terminal.read(30.0, until=b"Tree")
+        first_paint_s = (first or 0) - terminal.started
+        seen = len(terminal.received)
+        terminal.read(30.0, until=b"round 1")
+        terminal.read(30.0, until=b"by best")
+        loaded_s = time.perf_counter() - terminal.started
+        terminal.read(1.5)
+        latencies = sorted(found for _ in range(KEYS) if (found := terminal.key(b"j")) is not None)
+        terminal.read(1.0)
+        process = psutil.Process(terminal.process.pid)
+        idle_bytes, idle_cpu = _watch(terminal, process, IDLE_S)
+        engine = Engine(folder)
+        engine.start()
+        terminal.read(2.0)
+        live_bytes, live_cpu = _watch(terminal, process, LIVE_S)
+        live_keys = sorted(found for _ in range(KEYS // 2) if (found := terminal.key(b"k")) is not None)
+        engine.stopped.set()
+        engine.join()
+        memory = process.memory_info().rss
+        terminal.close()
+    return {
+        "variants": rows,
+        "first_paint_s": round(first_paint_s, 3),
+        "loaded_s": round(loaded_s, 3),
+        "first_screen_bytes": seen,
+        "key_p50_ms": _at(latencies, 0.5),
+        "key_p95_ms": _at(latencies, 0.95),
+        "key_live_p95_ms": _at(live_keys, 0.95),
+        "idle_bytes_s": round(idle_bytes / IDLE_S),
+        "idle_cpu_percent": round(100 * idle_cpu / IDLE_S, 2),
+        "live_bytes_s": round(live_bytes / LIVE_S),
+        "live_cpu_percent": round(100 * live_cpu / LIVE_S, 2),
+        "memory_mb": round(memory / 1e6, 1),
+        "exit_status": terminal.process.returncode,
+    }
+
+
+def _watch(terminal: Terminal, process: psutil.Process, seconds: float) -> tuple[int, float]:
+    before = process.cpu_times()
+    count, end = 0, time.perf_counter() + seconds
+    while (left := end - time.perf_counter()) > 0:
+        count += terminal.read(left)[0]
+    after = process.cpu_times()
+    return count, after.user + after.system - before.user - before.system
+
+
+def _at(ordered: list[float], share: float) -> float | None:
+    return round(1000 * ordered[min(len(ordered) - 1, int(share * len(ordered)))], 1) if ordered else None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="+", default=[1000, 10000, 100000])
+    parser.add_argument("--size", default="160x48")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    width, height = map(int, options.size.split("x"))
+    results = []
+    for rows in options.rows:
+        results.append(measure(rows, width, height))
+        if not options.json:
+            print("  ".join(f"{name} {value}" for name, value in results[-1].items()), flush=True)
+    if options.json:
+        print(json.dumps({"bench": "screen", "size": options.size, "results": results}))
+
+
+if __name__ == "__main__":
+    main()
