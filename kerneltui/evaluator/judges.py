@@ -24,8 +24,9 @@ QUIT_S = 0.5
 class JudgeProcess:
     """One `python -m kerneltui.judge` on one device."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: Device, scratch: Path | None = None) -> None:
         self.device = device
+        self.scratch = scratch  # where runners have their folders
         self.process: asyncio.subprocess.Process | None = None
         self.reader: asyncio.Task[None] | None = None
         self.said = b""  # the end of its stderr
@@ -49,7 +50,7 @@ class JudgeProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=judge_environment(self.device),
+            env=judge_environment(self.device, self.scratch),
             limit=LINE_LIMIT_BYTES,
             start_new_session=True,
         )
@@ -125,11 +126,14 @@ def opened(answer: dict[str, Any]) -> dict[str, Any]:
     raise kinds.get(str(answer.get("kind")), JudgeFailed)(str(answer.get("message", "no reason given")))
 
 
-def judge_environment(device: Device) -> dict[str, str]:
+def judge_environment(device: Device, scratch: Path | None = None) -> dict[str, str]:
     """What a judge needs to know, and no keys."""
     package = Path(__file__).resolve().parent.parent.parent
     extra = {"PYTHONPATH": str(package), "PYTHONUNBUFFERED": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     cores = len(device_cores(device)) or len(os.sched_getaffinity(0))
+    if scratch is not None:
+        scratch.mkdir(parents=True, exist_ok=True)
+        extra["TMPDIR"] = str(scratch)
     # Threads that spin between calls would take the cores from the other side of a pair.
     extra |= {"OMP_NUM_THREADS": str(cores), "OMP_WAIT_POLICY": "passive"}
     return clean_environment(extra | device_environment(device), home=os.environ.get("HOME", "/nonexistent"))

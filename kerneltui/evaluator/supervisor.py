@@ -91,9 +91,8 @@ class Evaluator:
         self.problem = problem
         self.settings = settings
         self.cache = cache
-        self.scratch = scratch
         self.tolerance = settings.tolerance or problem.tolerance
-        self.bays = [Bay(device=device, judge=JudgeProcess(device)) for device in devices]
+        self.bays = [Bay(device=device, judge=JudgeProcess(device, scratch)) for device in devices]
         self.free: asyncio.Queue[Bay] = asyncio.Queue()
         for bay in self.bays:
             self.free.put_nowait(bay)

@@ -178,13 +178,14 @@ class Guards:
         return ""
 
     def words(self, slot: Slot, index: int, wrong: torch.Tensor) -> str:
-        count = int(wrong.numel())
-        if index == 0:
-            distance = slot.places[0].offset - slot.start - int(wrong[-1])
-            return f"{count} bytes before the start of `{slot.places[0].tensor.name}` were overwritten (from {distance} bytes before it)"
-        place = slot.places[index - 1]
-        first = int(wrong[0])
-        return f"{count} bytes past the end of `{place.tensor.name}` were overwritten (from {first} bytes after it)"
+        count, first, last = int(wrong.numel()), int(wrong[0]), int(wrong[-1])
+        to_next = slot.guards[index].numel() - last
+        follows = index < len(slot.places) and (index == 0 or to_next < first)
+        if follows:
+            name = slot.places[index].tensor.name
+            return f"{count} bytes before the start of `{name}` were overwritten (from {to_next} bytes before it)"
+        name = slot.places[index - 1].tensor.name
+        return f"{count} bytes past the end of `{name}` were overwritten (from {first} bytes after it)"
 
 
 # --------------------------------------------------------------------------- fingerprints

@@ -113,7 +113,7 @@ class RunnerReplays(RunnerCalls):
         repeat = max(1, round(launches / len(self.order)))
         limit = self.left_s()
         start = time.perf_counter()
-        self.runner.send("replay", repeat=repeat)
+        self.runner.send("replay", limit, repeat=repeat)
         answer = self.runner.receive(limit)
         wall = time.perf_counter() - start
         claimed = number(answer.get("elapsed_ns")) / 1e9
@@ -127,7 +127,7 @@ class RunnerWaited(RunnerCalls):
         order = visiting_order(self.ring, launches, self.rng)
         limit = self.left_s()
         start = time.perf_counter()
-        self.runner.send("calls", order=order)
+        self.runner.send("calls", limit, order=order)
         answer = self.runner.receive(limit)
         wall = time.perf_counter() - start
         return Slice(claimed_s=number(answer.get("elapsed_ns")) / 1e9, wall_s=wall, launches=launches)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import signal
 
-from kerneltui.judge.runners import RunnerEnded, RunnerGarbled, RunnerRefused, RunnerSilent
+from kerneltui.judge.runners import RunnerEnded, RunnerGarbled, RunnerMultiplied, RunnerRefused, RunnerSilent
 from kerneltui.records import Outcome, Stage
 
 SIGNALS = {
@@ -28,6 +28,8 @@ def death_of(error: Exception, output: str, stage: Stage, deadline_s: float) -> 
     if isinstance(error, RunnerSilent):
         return Outcome.TIMEOUT, f"no end within {deadline_s:g} s {where}; it was killed"
     if isinstance(error, RunnerGarbled):
+        return Outcome.SUSPECT, f"something other than the runner wrote into its pipe {where}: {error}"
+    if isinstance(error, RunnerMultiplied):
         return Outcome.LAUNCH_ERROR, f"its process was stopped {where}: {error}"
     if isinstance(error, RunnerRefused):
         return refused(str(error), where)

@@ -68,6 +68,7 @@ class HostLane:
             "kind": "cpp",
             "arena_fd": bench.arena.descriptor,
             "arena_bytes": bench.arena.size_bytes,
+            "sets_bytes": bench.sets_bytes,
             "library_fd": self.library,
             "function": request.function,
             "pointers": len(bench.main.tensors),

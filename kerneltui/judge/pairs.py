@@ -20,7 +20,10 @@ SLICE_S = 0.006  # long enough that a clock of a microsecond's tick and a pipe's
 LAUNCHES_MOST = 20_000
 SLACK_S = 0.0005  # of the judge's clock: waking up on both sides of a pipe
 SLACK_SHARE = 0.05
+LIES_LEAST = 5  # slices, before the word "all" means anything
+LIE_SHARE = 0.15
 SCREEN_PAIRS = 3
+SHORT = "the judge's clock ran on longer than was claimed"
 PAIRS_MOST = 200
 
 
@@ -72,15 +75,21 @@ def claim_doubt(found: Slice) -> str:
     return ""
 
 
+def is_short(found: Slice, slack_s: float) -> bool:
+    """Whether the judge's clock ran on much longer than was claimed: a disturbance, or a lie. It counts for nothing."""
+    return found.wall_s - found.claimed_s > slack_s + SLACK_SHARE * found.wall_s
+
+
 def short_doubt(slices: Sequence[Slice], slack_s: float) -> str:
-    """Whether the judge's clock ran on much longer than was claimed, in most slices: one may be a disturbance."""
-    missing = [found for found in slices if found.wall_s - found.claimed_s > slack_s + SLACK_SHARE * found.wall_s]
-    if len(slices) < 4 or len(missing) * 2 <= len(slices):
+    """Whether every slice claims less than passed: load on the machine comes and goes, a lie does not."""
+    if len(slices) < LIES_LEAST or not all(is_short(found, slack_s) for found in slices):
         return ""
-    worst = max(missing, key=lambda found: found.wall_s - found.claimed_s)
+    best = min(slices, key=lambda found: (found.wall_s - found.claimed_s) / found.wall_s)
+    if best.wall_s - best.claimed_s < LIE_SHARE * best.wall_s:
+        return ""
     return (
-        f"{len(missing)} of {len(slices)} slices claim less than passed: {worst.claimed_s * 1e3:.3f} ms of "
-        f"{worst.wall_s * 1e3:.3f} ms by the judge's clock"
+        f"all {len(slices)} slices claim less than passed: at best {best.claimed_s * 1e3:.3f} ms of "
+        f"{best.wall_s * 1e3:.3f} ms by the judge's clock"
     )
 
 
@@ -101,7 +110,7 @@ class RunnerCalls:
         limit = self.left_s()
         # Before sending: this process may be put aside as soon as the runner wakes up.
         start = time.perf_counter()
-        self.runner.send("slice", order=order)
+        self.runner.send("slice", limit, order=order)
         answer = self.runner.receive(limit)
         wall = time.perf_counter() - start
         self.code |= whole(answer.get("code"))
@@ -170,7 +179,7 @@ def race(
         slices.append(mine)
         if pairs.doubt:
             return pairs
-        reason = disturbed()
+        reason = SHORT if is_short(mine, slack_s) else disturbed()
         if reason:
             pairs.dropped += 1
             pairs.disturbances.add(reason)
@@ -189,6 +198,7 @@ def is_enough(pairs: Pairs, spent_s: float, budget_s: float, beam_us: float | No
     if beam_us is not None and count == SCREEN_PAIRS and stats.is_beaten(pairs.candidate_us, beam_us):
         pairs.screened = True
         return True
-    if spent_s >= budget_s and count + pairs.dropped >= SCREEN_PAIRS:
+    # Where many pairs are dropped, time is given twice.
+    if spent_s >= (budget_s if count >= SCREEN_PAIRS else 2 * budget_s) and count + pairs.dropped >= SCREEN_PAIRS:
         return True
     return stats.is_settled(pairs.baseline_us, pairs.candidate_us, width=width)

@@ -1,7 +1,7 @@
 """Runner processes as the judge sees them: started, asked under a deadline, and killed with all they started.
 
 Runner              one process and its two pipes
-RunnerEnded, RunnerSilent, RunnerGarbled    how asking can fail; each is the candidate's doing
+RunnerFailure       how asking can fail; each kind is the candidate's doing
 kill_strays         every descendant that is not one of the judge's own
 """
 
@@ -29,7 +29,11 @@ PR_SET_CHILD_SUBREAPER = 36
 WATCH_S = 0.25  # between looks at the number of processes while waiting
 
 
-class RunnerEnded(Exception):
+class RunnerFailure(Exception):
+    """No usable answer."""
+
+
+class RunnerEnded(RunnerFailure):
     """The process is gone. `status` is negative for a signal."""
 
     def __init__(self, status: int) -> None:
@@ -37,15 +41,19 @@ class RunnerEnded(Exception):
         self.status = status
 
 
-class RunnerSilent(Exception):
+class RunnerSilent(RunnerFailure):
     """No answer within the deadline."""
 
 
-class RunnerGarbled(Exception):
+class RunnerGarbled(RunnerFailure):
     """An answer that is not one."""
 
 
-class RunnerRefused(Exception):
+class RunnerMultiplied(RunnerFailure):
+    """More processes than any honest candidate needs."""
+
+
+class RunnerRefused(RunnerFailure):
     """The runner's own answer is an error; its text is the message."""
 
 
@@ -80,18 +88,36 @@ class Runner:
         )
         for end in (command_end, answer_end, print_end):
             os.close(end)
+        os.set_blocking(self.commands, False)
         self.buffer = b""
         self.output = Output(self.printed)
         self.started = time.monotonic()
 
-    def send(self, operation: str, **fields: Any) -> None:
-        """Send a command; the answer is read by `receive`."""
+    def send(self, operation: str, deadline_s: float, **fields: Any) -> None:
+        """Send a command; the answer is read by `receive`.
+
+        Raises:
+            RunnerEnded, RunnerSilent, RunnerGarbled: it is gone, does not read, or has spoken unasked.
+        """
+        self.must_be_quiet()
         data = (json.dumps({"op": operation, **fields}) + "\n").encode()
-        try:
-            while data:
+        end = time.monotonic() + deadline_s
+        while data:
+            _, ready, _ = select.select([], [self.commands], [], max(0.0, end - time.monotonic()))
+            if not ready:
+                raise RunnerSilent
+            try:
                 data = data[os.write(self.commands, data) :]
-        except BrokenPipeError:
-            raise RunnerEnded(self.wait_status()) from None
+            except BrokenPipeError:
+                raise RunnerEnded(self.wait_status()) from None
+
+    def must_be_quiet(self) -> None:
+        """Nothing may come before it is asked for: what does was not written by the runner."""
+        ready, _, _ = select.select([self.answers], [], [], 0)
+        if ready:
+            self.read_some()
+        if self.buffer:
+            raise RunnerGarbled("answers came before they were asked for")
 
     def receive(self, deadline_s: float) -> dict[str, Any]:
         """The answer to the last command.
@@ -114,8 +140,9 @@ class Runner:
 
     def ask(self, operation: str, deadline_s: float, **fields: Any) -> dict[str, Any]:
         """One command and its answer."""
-        self.send(operation, **fields)
-        return self.receive(deadline_s)
+        start = time.monotonic()
+        self.send(operation, deadline_s, **fields)
+        return self.receive(deadline_s - (time.monotonic() - start))
 
     def read_some(self) -> None:
         data = os.read(self.answers, 1 << 20)
@@ -131,7 +158,7 @@ class Runner:
         if status is not None:
             raise RunnerEnded(status)
         if len(strays(self.kept)) > PROCESS_LIMIT:
-            raise RunnerGarbled(f"more than {PROCESS_LIMIT} processes")
+            raise RunnerMultiplied(f"it started more than {PROCESS_LIMIT} processes")
 
     def wait_status(self) -> int:
         """How it ended; a runner that closed its pipes and lives on is killed."""
@@ -203,6 +230,11 @@ class Output:
         room = KEPT_OUTPUT_BYTES - len(self.head)
         self.head += data[:room]
         self.tail = (self.tail + data[room:])[-KEPT_OUTPUT_BYTES:] if room < len(data) else self.tail
+
+    def last_words(self, patience_s: float = 0.3) -> str:
+        """The same of a process that has just died: what is still in the pipe is waited for."""
+        self.thread.join(patience_s)
+        return self.text()
 
     def text(self) -> str:
         """Both ends, and how much was left out between them."""

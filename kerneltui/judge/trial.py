@@ -22,19 +22,13 @@ from kerneltui.judge.deaths import death_of
 from kerneltui.judge.fallen import Fallen
 from kerneltui.judge.lanes import Lane
 from kerneltui.judge.pairs import number
-from kerneltui.judge.runners import (
-    Runner,
-    RunnerEnded,
-    RunnerGarbled,
-    RunnerRefused,
-    RunnerSilent,
-)
+from kerneltui.judge.runners import Runner, RunnerEnded, RunnerFailure
 from kerneltui.judge.timing import measure
 from kerneltui.judge.tolerance import Tolerance
 from kerneltui.records import Check, CheckResult, ErrorReport, Measurement, Outcome, Stage, Verdict
 
 RANDOM_SETS = 3
-LOAD_S = 10.0
+START_S = 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +126,7 @@ class Trial:
         start = time.monotonic()
         try:
             return self.runner.ask(operation, self.at.left_s, **fields)
-        except (RunnerEnded, RunnerSilent, RunnerGarbled, RunnerRefused) as error:
+        except RunnerFailure as error:
             raise self.fall(error) from error
         finally:
             self.at.left_s -= time.monotonic() - start
@@ -140,7 +134,8 @@ class Trial:
     def fall(self, error: Exception) -> Fallen:
         assert self.runner is not None
         self.lane.still_answers()
-        output = self.runner.output.text()
+        ended = isinstance(error, RunnerEnded)
+        output = self.runner.output.last_words() if ended else self.runner.output.text()
         outcome, message = death_of(error, output, self.at.stage, self.request.deadline_s)
         stage = Stage.LAUNCH if self.at.stage is Stage.CHECK else self.at.stage
         return Fallen(outcome, stage, message)
@@ -159,7 +154,9 @@ class Trial:
 
     def open(self) -> None:
         """Load the library and learn what workspace it wants."""
+        self.at.left_s += START_S  # our own start is not the candidate's time
         answer = self.ask("open", **self.lane.spec(self.bench, self.request))
+        self.at.left_s = min(self.at.left_s, self.request.deadline_s)
         missing = [str(words) for words in answer.get("notes", [])]
         self.note(
             "confinement",
@@ -283,8 +280,8 @@ class Trial:
                     )
 
     def check_again(self) -> None:
-        """The same inputs again, under other poison: equal bits, or at least equal within the tolerance."""
-        filled = self.ring[0]
+        """The last inputs once more, under other poison: equal bits, or at least equal within the tolerance."""
+        filled = self.ring[-1]
         before = [output.clone() for output in filled.slot.written]
         filled.slot.poison()
         self.call(filled, self.workspace)
@@ -349,7 +346,7 @@ class Trial:
         assert self.runner is not None
         try:
             measurement, visited = measure(self, self.ring)
-        except (RunnerEnded, RunnerSilent, RunnerGarbled, RunnerRefused) as error:
+        except RunnerFailure as error:
             raise self.fall(error) from error
         self.check_guards(self.ring)
         self.note("guards intact", CheckResult.PASS)

@@ -1,0 +1,4 @@
+// Calls abort.
+#include "contract.h"
+#include <cstdlib>
+extern "C" int fault(const float*, float*, void*) { std::abort(); }

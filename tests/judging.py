@@ -1,0 +1,87 @@
+"""A judge on this host for tests: trusted compiling (no policy), one event loop for as long as a module's tests run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import psutil
+
+from kerneltui.evaluator.compile import Build, compile_library
+from kerneltui.evaluator.devices import cpu_device
+from kerneltui.evaluator.supervisor import Evaluator
+from kerneltui.problems import load_problem
+from kerneltui.records import Candidate, Language, Settings, Verdict
+
+T = TypeVar("T")
+
+
+class Bench:
+    """An evaluator on two cores at most, asked from plain functions."""
+
+    def __init__(self, folder: Path, reference: str, *, name: str, deadline_s: float = 5.0, **changes: Any) -> None:
+        self.folder = folder
+        path = folder / f"{name}.py"
+        path.write_text(reference)
+        self.problem = replace(load_problem(path), **changes)
+        self.loop = asyncio.Runner()
+        self.device = cpu_device()
+        self.evaluator = Evaluator(
+            self.problem,
+            [self.device],
+            settings=Settings(problem=str(path), deadline_s=deadline_s),
+            cache=folder / "cache",
+            scratch=folder / "scratch",
+        )
+        self.prepared = self.run(self.evaluator.prepare())
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """One piece of work on the loop."""
+        return self.loop.run(work)
+
+    def build(self, source: str, language: Language = Language.CPP) -> Build:
+        """A library, whatever the policy would say."""
+        contract = self.evaluator.contract_for(language)
+        assert contract is not None
+        candidate = Candidate(source=source, language=language)
+        built = self.run(compile_library(candidate, contract, self.device, cache=self.folder / "cache"))
+        assert isinstance(built, Build), built
+        return built
+
+    def judge(self, source: str, *, quick: bool = False, filter: bool = True, deadline_s: float = 5.0) -> Verdict:
+        """The judge's own verdict, past policy; quick: screened after three pairs."""
+        return self.run(self.ask(self.build(source), quick=quick, filter=filter, deadline_s=deadline_s))
+
+    async def ask(self, built: Build, *, quick: bool, filter: bool, deadline_s: float) -> Verdict:
+        contract = self.prepared.contract
+        assert contract is not None
+        request = {
+            "library": str(built.library),
+            "function": contract.function,
+            "deadline_s": deadline_s,
+            "full": not quick,
+            "beam_us": 1e-6 if quick else None,
+            "filter": filter,
+        }
+        async with self.evaluator.bay(lambda words: None) as bay:
+            if not bay.ready:
+                await self.evaluator.make_ready(bay)
+            answer = await bay.judge.ask("judge", deadline_s + 60, request=request)
+        return msgspec.convert(answer["verdict"], Verdict)
+
+    def leftovers(self) -> list[str]:
+        """Processes below the keeper other than the judge, and temporary folders."""
+        process = self.evaluator.bays[0].judge.process
+        assert process is not None
+        below = psutil.Process(process.pid).children(recursive=True)
+        strangers = [f"process {child.pid} {child.name()}" for child in below[1:]]
+        return strangers + [str(path) for path in (self.folder / "scratch").glob("kerneltui-runner-*")]
+
+    def close(self) -> None:
+        """Stop the judge."""
+        self.run(self.evaluator.aclose())
+        self.loop.close()
