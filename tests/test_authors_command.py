@@ -150,7 +150,7 @@ async def test_keys_of_the_environment_are_hidden(monkeypatch: pytest.MonkeyPatc
 
 def test_a_missing_program_is_found_before_the_start(tmp_path: Path) -> None:
     settings = AuthorSettings(kind="command", command=("no-such-program-here", "-p"))
-    sentence = "author command:no-such-program-here: there is no program `no-such-program-here` in PATH"
+    sentence = "author command: there is no program `no-such-program-here` in PATH"
     assert check_ready(settings) == sentence
     assert check_ready(AuthorSettings(kind="command")) == (
         'author command has no program: set command = ["claude", "-p"] in its table'

@@ -17,7 +17,6 @@ from kerneltui.authors.money import (
     own_prices,
     read_prices,
     worst_case,
-    worst_request,
 )
 from kerneltui.errors import SettingsError
 from kerneltui.records import AuthorSettings
@@ -44,6 +43,7 @@ def test_the_shipped_table_can_be_read() -> None:
     for price in prices.values():
         assert 0 < price.in_usd < price.out_usd
         assert price.cached_usd is None or price.cached_usd < price.in_usd
+        assert price.most_tokens is not None and price.most_tokens >= 8192
         assert price.source == "prices.toml, list price of 2025, check"
 
 
@@ -102,11 +102,11 @@ def test_the_worst_case_needs_a_cap_and_a_price() -> None:
     prompt = "x" * 2000
     tokens_in = 1000 + EXTRA_TOKENS
     assert estimate_tokens(prompt) == tokens_in
-    tokens, usd = worst_request(prompt, settings(max_tokens=4096))
+    tokens, usd = worst_case(prompt, settings(max_tokens=4096))
     assert (tokens, usd) == (tokens_in + 4096, pytest.approx((tokens_in * 2 + 4096 * 8) / 1e6))
-    assert worst_case(prompt, settings(max_tokens=4096)) == (2 * (tokens_in + 4096), pytest.approx(2 * (usd or 0)))
-    assert worst_case(prompt, settings()) == (None, None)
-    assert worst_case(prompt, settings("unheard-of", max_tokens=10)) == (2 * (tokens_in + 10), None)
+    assert worst_case(prompt, settings())[0] == tokens_in + 100_000  # the most that o3 can write
+    assert worst_case(prompt, settings("unheard-of")) == (None, None)
+    assert worst_case(prompt, settings("unheard-of", max_tokens=10)) == (tokens_in + 10, None)
     assert worst_case(prompt, settings("mine", price_in_usd=0.0, price_out_usd=0.0)) == (None, 0.0)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 from kerneltui.authors import Answer, Ask, Reply
 from kerneltui.authors.faults import one_line
-from kerneltui.authors.keys import check_ready, hide_keys, label
+from kerneltui.authors.keys import check_ready, hide_keys
 from kerneltui.authors.mending import mend_text
 from kerneltui.authors.money import cost_usd, find_price, worst_case
 from kerneltui.authors.parsing import read_answer
@@ -54,7 +54,7 @@ class CommandAuthor:
 
     def __init__(self, settings: AuthorSettings) -> None:
         self.settings = settings
-        self.name = label(settings)
+        self.name = settings.label
         self.failures = 0
         missing = check_ready(settings)
         if missing:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kerneltui.authors.keys import WHERE, label, read_key
+from kerneltui.authors.keys import WHERE, read_key
 from kerneltui.authors.retrying import duration_s, stated_wait_s
 from kerneltui.errors import AuthorError, AuthorStopped, AuthorUnavailable
 from kerneltui.records import AuthorSettings
@@ -121,7 +121,7 @@ def explain(fault: Fault, settings: AuthorSettings) -> AuthorError:
         or explain_money(fault, settings)
         or explain_passing(fault, settings)
         or explain_refusal(fault, settings)
-        or AuthorStopped(f"{label(settings)} does not take the request {fault.quote}")
+        or AuthorStopped(f"{settings.label} does not take the request {fault.quote}")
     )
 
 
@@ -129,20 +129,20 @@ def explain_length(fault: Fault, settings: AuthorSettings) -> AuthorError | None
     if fault.status != 413 and not fault.says(TOO_LONG):
         return None
     remedy = "shorten the notes, or take a model with a larger context"
-    return AuthorStopped(f"{label(settings)}: the prompt is too long for {settings.model} {fault.quote}; {remedy}")
+    return AuthorStopped(f"{settings.label}: the prompt is too long for {settings.model} {fault.quote}; {remedy}")
 
 
 def explain_money(fault: Fault, settings: AuthorSettings) -> AuthorError | None:
     where = f"see {MONEY_AT[settings.kind]}" if not settings.base_url else f"see the account at {settings.base_url}"
     if fault.daily:
-        return AuthorStopped(f"{label(settings)}: the quota of the day is used up {fault.quote}; {where}")
+        return AuthorStopped(f"{settings.label}: the quota of the day is used up {fault.quote}; {where}")
     if fault.status == 402 or (fault.status in (400, 403, 429, None) and fault.says(NO_MONEY)):
-        return AuthorStopped(f"{label(settings)}: no money or quota is left {fault.quote}; {where}")
+        return AuthorStopped(f"{settings.label}: no money or quota is left {fault.quote}; {where}")
     return None
 
 
 def explain_passing(fault: Fault, settings: AuthorSettings) -> AuthorError | None:
-    name = label(settings)
+    name = settings.label
     wait = "" if fault.retry_after_s is None else f"; it asks to wait {fault.retry_after_s:.0f} s"
     if fault.status is None:
         return AuthorUnavailable(f"{name}: {fault.message}", retry_after_s=fault.retry_after_s)
@@ -156,7 +156,7 @@ def explain_passing(fault: Fault, settings: AuthorSettings) -> AuthorError | Non
 
 
 def explain_refusal(fault: Fault, settings: AuthorSettings) -> AuthorError | None:
-    name, provider = label(settings), PROVIDERS[settings.kind]
+    name, provider = settings.label, PROVIDERS[settings.kind]
     names = read_key(settings).variable or "the environment"
     where = f"check it at {WHERE[settings.kind]}" if not settings.base_url else f"check it against {settings.base_url}"
     if fault.status == 401 or fault.says(BAD_KEY):

@@ -12,7 +12,7 @@ from google.genai import errors, types
 from kerneltui.authors import Answer, Ask
 from kerneltui.authors.faults import Fault, connection_fault, stated, transport_errors, unreadable_fault
 from kerneltui.authors.ideas import FIELDS
-from kerneltui.authors.keys import check_ready, label, read_key
+from kerneltui.authors.keys import check_ready, read_key
 from kerneltui.authors.line import Heard, Line, Parameters
 from kerneltui.authors.money import find_price, worst_case
 from kerneltui.authors.prompt import build_prompt
@@ -52,14 +52,15 @@ class GeminiAuthor:
     """
 
     def __init__(self, settings: AuthorSettings, *, pace: Pace | None = None) -> None:
-        self.settings = replace(settings, model=settings.model or DEFAULT_MODEL)
-        self.name = label(self.settings)
-        missing = check_ready(self.settings)
+        self.settings = settings
+        self.name = settings.label
+        self.asked = replace(settings, model=settings.model or DEFAULT_MODEL, name=settings.label)
+        missing = check_ready(self.asked)
         if missing:
             raise AuthorStopped(missing)
-        find_price(self.settings)  # a price table that cannot be read is found before the start
-        secret = read_key(self.settings)
-        self.line = Line(settings=self.settings, secret=secret, pace=pace or Pace(), spellings=SPELLINGS, lines=LINES)
+        find_price(self.asked)  # a price table that cannot be read is found before the start
+        secret = read_key(self.asked)
+        self.line = Line(settings=self.asked, secret=secret, pace=pace or Pace(), spellings=SPELLINGS, lines=LINES)
         # One attempt means none of its own retries. No timeout: ours covers the call, and its own is sent to the
         # server, which answers a short one with an error.
         options = types.HttpOptions(
@@ -70,7 +71,7 @@ class GeminiAuthor:
     def prepare(self, ask: Ask) -> Ask:
         """The same question with prompt and worst case filled in."""
         prompt = build_prompt(ask)
-        tokens, usd = worst_case(prompt, self.settings)
+        tokens, usd = worst_case(prompt, self.asked)
         return replace(ask, prompt=prompt, worst_tokens=tokens, worst_usd=usd)
 
     async def answer(self, ask: Ask, on_text: Callable[[str], None] | None = None) -> Answer:
@@ -88,7 +89,7 @@ class GeminiAuthor:
 
     def parameters(self, ask: Ask) -> Parameters:
         """Model, prompt and the fields of the generation config."""
-        settings = self.settings
+        settings = self.asked
         wanted: Parameters = {"model": settings.model, "contents": ask.prompt}
         if settings.max_tokens is not None:
             wanted["max_output_tokens"] = settings.max_tokens

@@ -63,15 +63,15 @@ def check_ready(settings: AuthorSettings) -> str | None:
     if settings.kind not in USUAL:
         return None
     if settings.kind == "openai" and settings.api not in ("responses", "chat"):
-        return f'author {label(settings)}: api = "{settings.api}" is unknown; it is "responses" or "chat"'
+        return f'author {settings.label}: api = "{settings.api}" is unknown; it is "responses" or "chat"'
     key = read_key(settings)
     if not key.text:
         if settings.base_url and settings.kind == "openai" and not settings.api_key_env:
             return None  # a server of one's own asks for none
         names = " or ".join(variables(settings))
-        return f"author {label(settings)} has no key: set {names} (keys are made at {WHERE[settings.kind]})"
+        return f"author {settings.label} has no key: set {names} (keys are made at {WHERE[settings.kind]})"
     if not key.text.isascii() or not key.text.isprintable() or " " in key.text:
-        return f"author {label(settings)}: {key.variable} holds characters that no key has; copy it again"
+        return f"author {settings.label}: {key.variable} holds characters that no key has; copy it again"
     return None
 
 
@@ -79,16 +79,8 @@ def check_command(settings: AuthorSettings) -> str | None:
     if not settings.command:
         return 'author command has no program: set command = ["claude", "-p"] in its table'
     if shutil.which(settings.command[0]) is None:
-        return f"author {label(settings)}: there is no program `{settings.command[0]}` in PATH"
+        return f"author {settings.label}: there is no program `{settings.command[0]}` in PATH"
     return None
-
-
-def label(settings: AuthorSettings) -> str:
-    """The author's name on the screen."""
-    if settings.name:
-        return settings.name
-    word = settings.model or (os.path.basename(settings.command[0]) if settings.command else "")
-    return f"{settings.kind}:{word}" if word else settings.kind
 
 
 def hide_keys(text: str, environment: Mapping[str, str] | None = None) -> str:

@@ -6,6 +6,7 @@ what follows from either is decided here.
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
@@ -13,13 +14,14 @@ from typing import Any
 
 from kerneltui.authors import Answer, Ask, Reply
 from kerneltui.authors.faults import PROVIDERS, Fault, explain, refused_name
-from kerneltui.authors.keys import Secret, hide_keys, label
-from kerneltui.authors.money import REQUESTS, cost_usd, find_price, worst_request
+from kerneltui.authors.keys import Secret, hide_keys
+from kerneltui.authors.money import cost_usd, find_price, worst_case
 from kerneltui.authors.parsing import read_answer
 from kerneltui.authors.retrying import Gate, Pace, retried
 from kerneltui.errors import AuthorError, AuthorStopped, AuthorUnavailable
 from kerneltui.records import AuthorSettings
 
+MOST_LOST = 2  # requests of one call that may be billed without a whole answer
 Parameters = dict[str, Any]
 OnText = Callable[[str], None]
 
@@ -126,13 +128,16 @@ class Line:
 
         try:
             heard = await retried(
-                once, pace=self.pace, deadline_s=self.settings.timeout_s, again=lambda error: log.lost < REQUESTS
+                once,
+                pace=self.pace,
+                deadline_s=self.settings.timeout_s,
+                again=lambda error: self.may_ask_again(ask, log),
             )
         except TimeoutError:
-            raise self.failed(self.timed_out(log), ask, log) from None
+            raise self.failed(self.timed_out(log), log) from None
         except AuthorError as error:
             # Without the cause: an SDK's exception holds headers and quotes the key.
-            raise self.failed(error, ask, log) from None
+            raise self.failed(error, log) from None
         veil.pass_on()
         return self.conclude(ask, heard, log)
 
@@ -167,7 +172,7 @@ class Line:
         remaining = self.settings.timeout_s - (time.monotonic() - log.started)
         if left > remaining:
             raise AuthorUnavailable(
-                f"{label(self.settings)}: rate limit; it asks to wait {left:.0f} s", retry_after_s=left
+                f"{self.settings.label}: rate limit; it asks to wait {left:.0f} s", retry_after_s=left
             )
         await self.gate.wait()
 
@@ -200,11 +205,19 @@ class Line:
 
     def settings_at_fault(self, name: str, key: str, fault: Fault) -> bool:
         remedy = f"remove `{self.setting(key)}` from its table in session.toml" if key else "take another model"
-        raise AuthorStopped(f"{label(self.settings)}: {self.settings.model} refuses `{name}` {fault.quote}; {remedy}")
+        raise AuthorStopped(f"{self.settings.label}: {self.settings.model} refuses `{name}` {fault.quote}; {remedy}")
 
     def setting(self, key: str) -> str:
         value = getattr(self.settings, key)
         return f'{key} = "{value}"' if isinstance(value, str) else f"{key} = {value}"
+
+    def may_ask_again(self, ask: Ask, log: Log) -> bool:
+        """A refused request costs nothing. One that broke is replaced where nothing was reserved, or enough for both."""
+        if log.lost == 0:
+            return True
+        tokens, usd = worst_case(ask.prompt, self.settings)
+        covered = covers(ask.worst_usd, usd, log.lost + 1) and covers(ask.worst_tokens, tokens, log.lost + 1)
+        return log.lost < MOST_LOST and covered
 
     # ----------------------------------------------------------------------- the end of a call
 
@@ -216,27 +229,27 @@ class Line:
         brought = f" after {log.best.characters:,} characters" if log.best and log.best.text else ""
         billed = f"; {plural(log.lost, 'request')} may be billed" if log.lost else ""
         return AuthorUnavailable(
-            f"{label(self.settings)}: no whole answer within {self.settings.timeout_s:g} s{brought}{billed};"
+            f"{self.settings.label}: no whole answer within {self.settings.timeout_s:g} s{brought}{billed};"
             " raise timeout_s in session.toml, or ask for less"
         )
 
-    def failed(self, error: AuthorError, ask: Ask, log: Log) -> AuthorError:
+    def failed(self, error: AuthorError, log: Log) -> AuthorError:
         """The error with its key hidden and the money that it cost."""
         times = f" ({log.requests} requests)" if log.requests > 1 and isinstance(error, AuthorUnavailable) else ""
         text = self.hide(str(error)) + times
-        new: AuthorError = (
-            AuthorUnavailable(text, retry_after_s=error.retry_after_s)
-            if isinstance(error, AuthorUnavailable)
-            else AuthorStopped(text)
-        )
-        new.reply = self.reply(ask, log.best or Heard(tell=lambda _: None), log, answered=False)
+        new: AuthorError = AuthorStopped(text)
+        if isinstance(error, AuthorUnavailable):
+            wait = error.retry_after_s
+            if wait is None and log.lost and log.now is None:
+                wait = self.pace.first_s * random.uniform(0.5, 1.5)  # a broken stream is worth another try at once
+            new = AuthorUnavailable(text, retry_after_s=wait)
+        new.reply = self.reply(log.best or Heard(tell=log_nothing), log, answered=False)
         return new
 
     def conclude(self, ask: Ask, heard: Heard, log: Log) -> Answer:
         """The answer that a whole reply amounts to, refusals and blocks included."""
-        own = self.reply(ask, heard, log, answered=True, lost=0)
-        reply = self.reply(ask, heard, log, answered=True)
-        name, provider = label(self.settings), PROVIDERS[self.settings.kind]
+        reply = self.reply(heard, log, answered=True)
+        name, provider = self.settings.label, PROVIDERS[self.settings.kind]
         if heard.refusal:
             said = " ".join(self.hide(heard.refusal).split())[:200]
             raise self.stopped(f'{name}: {heard.model or self.settings.model} refuses: "{said}"', reply)
@@ -246,12 +259,11 @@ class Line:
             )
         notes = [self.hide(note) for note in log.notes]
         if log.lost:
-            counted = "counted at their most" if reply.cost_usd is not None else "their cost is unknown"
-            notes.append(f"{plural(log.lost, 'request')} broke and may be billed: {counted}")
+            notes.append(f"{plural(log.lost, 'request')} broke and may be billed: the cost of the call is unknown")
         if heard.blocked:
             problem = f"blocked: {heard.blocked}; another author or wording"
             return Answer(problem=problem, notes=tuple(notes), reply=reply)
-        answer = read_answer(ask, own)
+        answer = read_answer(ask, replace(reply, tokens_out=heard.tokens_out))
         return replace(answer, notes=(*notes, *answer.notes), reply=reply)
 
     def stopped(self, message: str, reply: Reply) -> AuthorStopped:
@@ -259,23 +271,14 @@ class Line:
         error.reply = reply
         return error
 
-    def reply(self, ask: Ask, heard: Heard, log: Log, *, answered: bool, lost: int | None = None) -> Reply:
-        """What came, with what it cost: lost requests at the most they can have cost, unknown where nobody knows."""
-        lost = log.lost if lost is None else lost
-        most_tokens, most_usd = worst_request(ask.prompt, self.settings)
-        cap = self.settings.max_tokens
-        tokens_in, tokens_out, usd = (heard.tokens_in, heard.tokens_out, self.cost(heard)) if answered else (0, 0, 0.0)
-        if lost:
-            each = heard.tokens_in if answered else None
-            each = most_tokens - cap if each is None and most_tokens is not None and cap is not None else each
-            tokens_in = add(tokens_in, lost, each)
-            tokens_out = add(tokens_out, lost, cap)
-            usd = add(usd, lost, most_usd)
+    def reply(self, heard: Heard, log: Log, *, answered: bool) -> Reply:
+        """What came, and what it cost."""
+        tokens_in, tokens_out, usd = self.spent(heard, log, answered)
         return Reply(
             text=self.hide("".join(heard.text)),
             reasoning=self.hide("".join(heard.reasoning)),
             model=heard.model or self.settings.model,
-            finish_reason=heard.finish_reason or ("lost" if lost and not answered else ""),
+            finish_reason=heard.finish_reason or ("lost" if log.lost and not answered else ""),
             tokens_in=tokens_in,
             tokens_out=tokens_out,
             tokens_reasoning=heard.tokens_reasoning,
@@ -285,6 +288,15 @@ class Line:
             retries=max(0, log.requests - 1),
         )
 
+    def spent(self, heard: Heard, log: Log, answered: bool) -> tuple[int | None, int | None, float | None]:
+        """Tokens in and out, and dollars: nothing where every request was refused, unknown where one broke."""
+        if log.lost:
+            price = find_price(self.settings)
+            return None, None, 0.0 if price is not None and price.free else None
+        if not answered:
+            return 0, 0, 0.0
+        return heard.tokens_in, heard.tokens_out, self.cost(heard)
+
     def cost(self, heard: Heard) -> float | None:
         return cost_usd(find_price(self.settings), heard.tokens_in, heard.tokens_out, heard.tokens_cached)
 
@@ -292,9 +304,13 @@ class Line:
         return hide_keys(self.secret.hide(text))
 
 
-def add(known: Any, times: int, each: Any) -> Any:
-    """`known + times * each`, unknown where either is."""
-    return None if known is None or each is None else known + times * each
+def covers(reserved: float | None, each: float | None, times: int) -> bool:
+    """Whether a reservation is enough; none was made where the worst case is unknown."""
+    return reserved is None or each is None or times * each <= reserved
+
+
+def log_nothing(text: str) -> None:
+    """The listener of a request that nobody hears."""
 
 
 def plural(count: int, noun: str) -> str:

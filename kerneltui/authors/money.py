@@ -11,7 +11,7 @@ import math
 import os
 import re
 import tomllib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from kerneltui.records import AuthorSettings
 SHIPPED = Path(__file__).with_name("prices.toml")
 BYTES_PER_TOKEN = 2  # code measures 3 to 4; digits and rare scripts come near 2
 EXTRA_TOKENS = 300  # roles and the JSON schema, which the prompt's text does not show
-REQUESTS = 2  # one whose stream broke, and the one asked again: both may be billed
 DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|latest|\d{8})$")
 
 
@@ -37,6 +36,7 @@ class Price:
     above_in_usd: float | None = None
     above_out_usd: float | None = None
     above_cached_usd: float | None = None
+    most_tokens: int | None = None  # that the model can write in one answer, thinking included
     source: str = ""  # where the figures come from, for the screen
 
     @property
@@ -55,9 +55,7 @@ class Price:
         )
 
 
-FIELDS = frozenset(
-    ("in_usd", "out_usd", "cached_usd", "above_tokens", "above_in_usd", "above_out_usd", "above_cached_usd", "source")
-)
+FIELDS = frozenset(entry.name for entry in fields(Price))
 
 
 def own_prices() -> Path:
@@ -126,6 +124,7 @@ def find_price(settings: AuthorSettings) -> Price | None:
         cached_usd=known.cached_usd
         if settings.price_cached_usd is None and in_usd is None
         else settings.price_cached_usd,
+        most_tokens=known.most_tokens,
         source="session.toml",
     )
 
@@ -160,16 +159,14 @@ def estimate_tokens(prompt: str) -> int:
     return len(prompt.encode("utf-8", "replace")) // BYTES_PER_TOKEN + EXTRA_TOKENS
 
 
-def worst_request(prompt: str, settings: AuthorSettings) -> tuple[int | None, float | None]:
-    """The most one request can use: None where no cap or no price is known."""
+def worst_case(prompt: str, settings: AuthorSettings) -> tuple[int | None, float | None]:
+    """The most tokens and dollars that one request can use: None where no cap or no price is known.
+
+    The cap is the author's `max_tokens`, or else the most that its model can write.
+    """
     price = find_price(settings)
     tokens_in = estimate_tokens(prompt)
-    if settings.max_tokens is None:
+    cap = settings.max_tokens if settings.max_tokens is not None or price is None else price.most_tokens
+    if cap is None:
         return None, 0.0 if price is not None and price.free else None
-    return tokens_in + settings.max_tokens, cost_usd(price, tokens_in, settings.max_tokens, 0)
-
-
-def worst_case(prompt: str, settings: AuthorSettings) -> tuple[int | None, float | None]:
-    """The most one call can use: a request that was lost after it was sent, and the one that replaced it."""
-    tokens, usd = worst_request(prompt, settings)
-    return tokens and tokens * REQUESTS, usd if usd is None else usd * REQUESTS
+    return tokens_in + cap, cost_usd(price, tokens_in, cap, 0)

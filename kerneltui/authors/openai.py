@@ -15,7 +15,7 @@ import openai
 from kerneltui.authors import Answer, Ask
 from kerneltui.authors.faults import Fault, connection_fault, stated, transport_errors, unreadable_fault
 from kerneltui.authors.ideas import SCHEMA
-from kerneltui.authors.keys import check_ready, label, read_key
+from kerneltui.authors.keys import check_ready, read_key
 from kerneltui.authors.line import Heard, Line, Parameters
 from kerneltui.authors.money import find_price, worst_case
 from kerneltui.authors.prompt import build_prompt
@@ -57,15 +57,16 @@ class OpenAIAuthor:
     """
 
     def __init__(self, settings: AuthorSettings, *, pace: Pace | None = None) -> None:
-        self.settings = replace(settings, model=settings.model or DEFAULT_MODEL)
-        self.name = label(self.settings)
-        missing = check_ready(self.settings)
+        self.settings = settings
+        self.name = settings.label
+        self.asked = replace(settings, model=settings.model or DEFAULT_MODEL, name=settings.label)
+        missing = check_ready(self.asked)
         if missing:
             raise AuthorStopped(missing)
-        find_price(self.settings)  # a price table that cannot be read is found before the start
-        secret = read_key(self.settings)
+        find_price(self.asked)  # a price table that cannot be read is found before the start
+        secret = read_key(self.asked)
         self.line = Line(
-            settings=self.settings,
+            settings=self.asked,
             secret=secret,
             pace=pace or Pace(),
             spellings=SPELLINGS,
@@ -82,7 +83,7 @@ class OpenAIAuthor:
     def prepare(self, ask: Ask) -> Ask:
         """The same question with prompt and worst case filled in."""
         prompt = build_prompt(ask)
-        tokens, usd = worst_case(prompt, self.settings)
+        tokens, usd = worst_case(prompt, self.asked)
         return replace(ask, prompt=prompt, worst_tokens=tokens, worst_usd=usd)
 
     async def answer(self, ask: Ask, on_text: Callable[[str], None] | None = None) -> Answer:
@@ -102,7 +103,7 @@ class OpenAIAuthor:
     # ----------------------------------------------------------------------- what is sent
 
     def responses_parameters(self, ask: Ask) -> Parameters:
-        settings = self.settings
+        settings = self.asked
         wanted: Parameters = {"model": settings.model, "input": ask.prompt, "stream": True}
         if settings.max_tokens is not None:
             wanted["max_output_tokens"] = settings.max_tokens
@@ -115,7 +116,7 @@ class OpenAIAuthor:
         return self.without_refused(wanted)
 
     def chat_parameters(self, ask: Ask) -> Parameters:
-        settings = self.settings
+        settings = self.asked
         messages = [{"role": "user", "content": ask.prompt}]
         wanted: Parameters = {"model": settings.model, "messages": messages, "stream": True}
         wanted["stream_options"] = {"include_usage": True}
@@ -141,7 +142,7 @@ class OpenAIAuthor:
         refused = self.line.refused
         if "max_output_tokens" in refused:
             raise AuthorStopped(
-                f"{self.name}: {self.settings.model} refuses max_output_tokens; remove max_tokens from its table in"
+                f"{self.name}: {self.asked.model} refuses max_output_tokens; remove max_tokens from its table in"
                 " session.toml, or set api = \"chat\""
             )  # fmt: skip
         kept = {name: value for name, value in wanted.items() if name not in refused or name in CAPS}
