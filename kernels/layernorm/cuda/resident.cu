@@ -1,10 +1,12 @@
 // The whole chip takes one row at a time and keeps it: each block holds its piece of the row in registers while the
 // copy engine already brings the next row's piece into shared memory. A grid barrier per row settles mean and
-// deviation. x is read from device memory once; weight and bias come from L2 after the first row.
+// deviation. x is read from device memory once; weight and bias come from L2 after the first row, where x and the
+// results are asked to give way to them (HINTS = 1).
 // Needs compute capability 9.0 and a cooperative launch.
 //
 // tune: THREADS = 512, 1024
 // tune: KEEP_WEIGHT = 0, 1
+// tune: HINTS = 0, 1
 #include <cooperative_groups.h>
 #include <cuda_runtime.h>
 
@@ -15,6 +17,9 @@
 #endif
 #ifndef KEEP_WEIGHT
 #define KEEP_WEIGHT 1
+#endif
+#ifndef HINTS
+#define HINTS 1
 #endif
 
 namespace {
@@ -75,10 +80,27 @@ __device__ void barrier_wait(uint32_t barrier, uint32_t parity) {
 
 __device__ void load_piece(uint32_t destination, const float4* source, uint32_t bytes, uint32_t barrier) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
+  uint64_t policy;
+  if (HINTS) {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  } else {
+    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(policy));
+  }
   asm volatile(
-      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(destination),
-      "l"(source), "r"(bytes), "r"(barrier)
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1], %2, [%3], %4;" ::"r"(destination),
+      "l"(source), "r"(bytes), "r"(barrier), "l"(policy)
       : "memory");
+}
+
+// What every row needs again.
+__device__ float4 load_lasting(const float4* from, uint64_t policy) {
+  if (!HINTS) return *from;
+  float4 v;
+  asm("ld.global.nc.L2::cache_hint.v4.f32 {%0, %1, %2, %3}, [%4], %5;"
+      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+      : "l"(from), "l"(policy));
+  return v;
 }
 
 __global__ void __launch_bounds__(THREADS, 1)
@@ -94,6 +116,8 @@ __global__ void __launch_bounds__(THREADS, 1)
   const int64_t left = kVectors - begin;
   const int size = left < 0 ? 0 : left < kPiece ? static_cast<int>(left) : kPiece;
   const uint32_t barrier = shared_address(&arrived);
+  uint64_t lasting;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(lasting));
 
   if (threadIdx.x == 0) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
@@ -160,8 +184,8 @@ __global__ void __launch_bounds__(THREADS, 1)
     for (int i = 0; i < kPerThread; ++i) {
       const int column = threadIdx.x + i * THREADS;
       if (column >= size) break;
-      const float4 w = i < kWeightRounds ? kept_weight[column] : weight[begin + column];
-      const float4 b = bias[begin + column];
+      const float4 w = i < kWeightRounds ? kept_weight[column] : load_lasting(weight + begin + column, lasting);
+      const float4 b = load_lasting(bias + begin + column, lasting);
       v[i].x = (v[i].x - all.x) * all.y * w.x + b.x;
       v[i].y = (v[i].y - all.x) * all.y * w.y + b.y;
       v[i].z = (v[i].z - all.x) * all.y * w.z + b.z;

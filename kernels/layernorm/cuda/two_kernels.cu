@@ -1,11 +1,13 @@
 // Two kernels. The first leaves mean and squared deviation of many parts of every row in the workspace; each thread
 // centres its own batch before it squares, and batches merge by Chan's formula, so a mean of 1000 costs no digits.
 // The second gives each block a few columns of every row: weight and bias are read once, not once per row.
-// Both walk columns first, the second one backwards, so it begins with what the first left in L2.
+// Both walk columns first, the second one backwards, so it begins with what the first left in L2: with KEEP_MB > 0 the
+// first asks for as many of its last megabytes to be kept there, and for the others to be dropped first.
 //
 // tune: THREADS = 256, 512
 // tune: BATCH = 2, 4, 8
 // tune: ROWS_AT_ONCE = 2, 4, 8
+// tune: KEEP_MB = 0, 16, 24, 32, 40
 #include <cuda_runtime.h>
 
 #include "contract.h"
@@ -18,6 +20,9 @@
 #endif
 #ifndef ROWS_AT_ONCE
 #define ROWS_AT_ONCE 4
+#endif
+#ifndef KEEP_MB
+#define KEEP_MB 0
 #endif
 
 namespace {
@@ -56,11 +61,34 @@ __device__ Moments warp_merge(Moments value) {
   return value;
 }
 
+constexpr int kKeptParts = KEEP_MB * 1024 * 1024 / (kPart * 16) / kRows;  // of every row
+
+// How L2 shall treat a part of x.
+__device__ uint64_t policy_of(int part) {
+  uint64_t policy;
+  if (part >= kParts - kKeptParts) {
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(policy));
+  } else {
+    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  }
+  return policy;
+}
+
+__device__ float4 load(const float4* from, uint64_t policy) {
+  if (KEEP_MB == 0) return *from;
+  float4 v;
+  asm("ld.global.nc.L2::cache_hint.v4.f32 {%0, %1, %2, %3}, [%4], %5;"
+      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+      : "l"(from), "l"(policy));
+  return v;
+}
+
 __global__ void __launch_bounds__(THREADS) part_moments(const float4* __restrict__ x, Moments* __restrict__ moments) {
   __shared__ Moments partial[kWarps];
   const int row = blockIdx.x % kRows;
   const int part = blockIdx.x / kRows;
   const int64_t end = (part + 1) * kPart < kVectors ? (part + 1) * kPart : kVectors;
+  const uint64_t policy = policy_of(part);
   Moments mine = {0.0f, 0.0f, 0.0f};
   for (int64_t base = part * kPart + threadIdx.x; base < end; base += THREADS * BATCH) {
     float4 v[BATCH];
@@ -69,7 +97,7 @@ __global__ void __launch_bounds__(THREADS) part_moments(const float4* __restrict
 #pragma unroll
     for (int u = 0; u < BATCH; ++u) {
       const bool inside = kVectors % (THREADS * BATCH) == 0 || base + u * THREADS < end;
-      if (inside) v[u] = x[row * kVectors + base + u * THREADS];
+      if (inside) v[u] = load(x + row * kVectors + base + u * THREADS, policy);
       seen += inside;
     }
     const float pivot = v[0].x;

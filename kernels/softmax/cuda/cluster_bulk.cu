@@ -185,9 +185,20 @@ extern "C" int softmax(const float* x, float* out, void* workspace, cudaStream_t
   cudaGetDevice(&device);
   cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
   cudaFuncSetAttribute(softmax_pipeline, cudaFuncAttributeMaxDynamicSharedMemorySize, kShared);
-  int resident = 1;
-  cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, softmax_pipeline, THREADS, kShared);
-  const int clusters = processors * (resident > 0 ? resident : 1) / CLUSTER;
+  // As many clusters as run at once: they lie within groups of multiprocessors, so fewer fit than blocks alone would,
+  // and one that has to wait for a place would double the time.
+  cudaLaunchAttribute shape;
+  shape.id = cudaLaunchAttributeClusterDimension;
+  shape.val.clusterDim = {CLUSTER, 1, 1};
+  cudaLaunchConfig_t launch = {};
+  launch.gridDim = dim3(processors / CLUSTER * CLUSTER);
+  launch.blockDim = dim3(THREADS);
+  launch.dynamicSmemBytes = kShared;
+  launch.attrs = &shape;
+  launch.numAttrs = 1;
+  int clusters = 0;
+  cudaOccupancyMaxActiveClusters(&clusters, softmax_pipeline, &launch);
+  if (clusters < 1) return cudaErrorLaunchOutOfResources;
   softmax_pipeline<<<clusters * CLUSTER, THREADS, kShared, stream>>>(x, out);
   return cudaGetLastError();
 }
