@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,9 +13,10 @@ import psutil
 
 from kerneltui.evaluator.compile import Build, compile_library
 from kerneltui.evaluator.devices import cpu_device
+from kerneltui.evaluator.launches import stated_launches
 from kerneltui.evaluator.supervisor import Evaluator
 from kerneltui.problems import load_problem
-from kerneltui.records import Candidate, Language, Settings, Verdict
+from kerneltui.records import Candidate, Device, Language, Settings, Verdict
 
 T = TypeVar("T")
 
@@ -23,13 +24,22 @@ T = TypeVar("T")
 class Bench:
     """An evaluator on two cores at most, asked from plain functions."""
 
-    def __init__(self, folder: Path, reference: str, *, name: str, deadline_s: float = 5.0, **changes: Any) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        reference: str,
+        *,
+        name: str,
+        deadline_s: float = 20.0,
+        device: Device | None = None,
+        **changes: Any,
+    ) -> None:
         self.folder = folder
         path = folder / f"{name}.py"
         path.write_text(reference)
         self.problem = replace(load_problem(path), **changes)
         self.loop = asyncio.Runner()
-        self.device = cpu_device()
+        self.device = device or cpu_device()
         self.evaluator = Evaluator(
             self.problem,
             [self.device],
@@ -43,8 +53,9 @@ class Bench:
         """One piece of work on the loop."""
         return self.loop.run(work)
 
-    def build(self, source: str, language: Language = Language.CPP) -> Build:
+    def build(self, source: str) -> Build:
         """A library, whatever the policy would say."""
+        language = Language.CUDA if self.device.kind == "cuda" else Language.CPP
         contract = self.evaluator.contract_for(language)
         assert contract is not None
         candidate = Candidate(source=source, language=language)
@@ -52,25 +63,34 @@ class Bench:
         assert isinstance(built, Build), built
         return built
 
-    def judge(self, source: str, *, quick: bool = False, filter: bool = True, deadline_s: float = 5.0) -> Verdict:
+    def judge(self, source: str, *, quick: bool = False, filter: bool = True, deadline_s: float = 20.0) -> Verdict:
         """The judge's own verdict, past policy; quick: screened after three pairs."""
-        return self.run(self.ask(self.build(source), quick=quick, filter=filter, deadline_s=deadline_s))
-
-    async def ask(self, built: Build, *, quick: bool, filter: bool, deadline_s: float) -> Verdict:
-        contract = self.prepared.contract
+        built, contract = self.build(source), self.prepared.contract
         assert contract is not None
         request = {
             "library": str(built.library),
             "function": contract.function,
+            "resources": [asdict(kernel) for kernel in built.resources],
+            "launches": stated_launches(source, {}),
             "deadline_s": deadline_s,
             "full": not quick,
             "beam_us": 1e-6 if quick else None,
             "filter": filter,
         }
+        return self.run(self.ask(request))
+
+    def judge_module(self, source: str, *, deadline_s: float = 20.0) -> Verdict:
+        """The same for a file with ModelNew."""
+        path = self.folder / "candidate_module.py"
+        path.write_text(source)
+        request = {"library": str(path), "function": "", "module": True, "deadline_s": deadline_s}
+        return self.run(self.ask(request))
+
+    async def ask(self, request: dict[str, Any]) -> Verdict:
         async with self.evaluator.bay(lambda words: None) as bay:
             if not bay.ready:
                 await self.evaluator.make_ready(bay)
-            answer = await bay.judge.ask("judge", deadline_s + 60, request=request)
+            answer = await bay.judge.ask("judge", request["deadline_s"] + 300, request=request)
         return msgspec.convert(answer["verdict"], Verdict)
 
     def leftovers(self) -> list[str]:

@@ -21,6 +21,7 @@ from kerneltui.errors import JudgeFailed, MachineError, ProblemError
 from kerneltui.evaluator.compile import Build, build
 from kerneltui.evaluator.devices import NO_GPU, offline_cuda_device
 from kerneltui.evaluator.judges import START_S, JudgeProcess
+from kerneltui.evaluator.launches import stated_launches
 from kerneltui.evaluator.locks import alone_on
 from kerneltui.problems import size_sets, sized_source
 from kerneltui.records import (
@@ -256,6 +257,7 @@ class Evaluator:
             "certify": certify,
             "lower_precision": self.settings.policy.lower_precision,
             "resources": [asdict(kernel) for kernel in built.resources],
+            "launches": stated_launches(candidate.source, known_sizes(candidate, contract)),
         }
         for attempt in (1, 2):
             async with self.bay(lambda words: tell(VariantState.QUEUED, words)) as bay:
@@ -344,6 +346,13 @@ class Evaluator:
 def native_language(device: Device) -> Language:
     """What candidates are written in for a device."""
     return Language.CUDA if device.kind == "cuda" else Language.CPP
+
+
+def known_sizes(candidate: Candidate, contract: Contract | None) -> dict[str, int]:
+    """Numbers that a source may use by name: the contract's constants and its own defines."""
+    found = {name: value for _, name, value in contract.constants} if contract else {}
+    found |= dict(candidate.defines)
+    return {name: int(value) for name, value in found.items() if value.isdecimal()}
 
 
 def worker_name(device: Device) -> str:

@@ -93,6 +93,7 @@ class Bench:
         self.slots = [self.slot(self.main, index * each) for index in range(self.ring_size)]
         self.guards = Guards(device)
         self.fingerprints = Fingerprints(device)
+        self.example = self.main.reference.make_inputs(0, device=torch.device("cpu"))  # which arguments are tensors
         self.workspace: torch.Tensor | None = None  # of the candidate at hand, with its guard bands
 
     def open_arena(self) -> Arena:

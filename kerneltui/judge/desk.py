@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -11,15 +12,17 @@ import torch
 
 from kerneltui.errors import MachineError, ProblemError
 from kerneltui.judge.bench import Bench, Workload, free_host_bytes
-from kerneltui.judge.lanes import CudaLane, HostLane, Lane
+from kerneltui.judge.lanes import CudaLane, HostLane, Lane, ModuleLane
 from kerneltui.judge.lint import Lint, check_reference
 from kerneltui.judge.memory import check_fits
-from kerneltui.judge.reference import Reference
+from kerneltui.judge.reference import Reference, Signature
 from kerneltui.judge.tolerance import PROFILES
 from kerneltui.judge.trial import Request, Rules, Trial
+from kerneltui.records import Check, CheckResult
 
 TRUTH_S = 0.4  # a float64 answer for every set is affordable up to here
 HARD_S = 1.0  # eager calls up to here leave time for hard inputs
+NO_DEVICE = "cuda:none"  # an architecture to compile for, and no device
 CACHE_DEFAULT_BYTES = 32 << 20
 
 
@@ -30,6 +33,7 @@ class Desk:
         self.bench: Bench | None = None
         self.rules: Rules | None = None
         self.lane: Lane | None = None
+        self.modules: ModuleLane | None = None
 
     def carry_out(self, command: dict[str, Any]) -> dict[str, Any]:
         """Dispatch by the command's word."""
@@ -42,6 +46,8 @@ class Desk:
     def prepare(self, command: dict[str, Any]) -> dict[str, Any]:
         """Load the references, largest last, and say what they are."""
         self.close()
+        if command["device"]["id"] == NO_DEVICE:
+            return describe_only(command)
         device = self.take_device(command)
         profile = PROFILES.get(command["tolerance"])
         if profile is None:
@@ -77,14 +83,7 @@ class Desk:
         self.bench = Bench(workloads, device, cache_bytes=cache, free_bytes=free)
         assert self.lane is not None
         return {
-            "description": {
-                **workloads[-1].signature.words(),
-                "sizes": [
-                    {"symbols": entry["symbols"], **work.signature.words()}
-                    for entry, work in zip(command["sets"], workloads, strict=True)
-                    if entry["symbols"]
-                ],
-            },
+            "description": description(command, [work.signature for work in workloads]),
             "checks": [dataclasses.asdict(check) for check in last.checks],
             "baselines_us": {"eager": last.eager_s * 1e6},
             "facts": {"flush": self.bench.flush},
@@ -118,14 +117,57 @@ class Desk:
         if self.bench is None or self.rules is None or self.lane is None:
             raise MachineError("the judge was asked before it was given a problem")
         request = msgspec.convert(command["request"], Request)
-        verdict = Trial(self.bench, request, self.rules, self.lane).run()
+        lane: Lane = self.module_lane() if request.module else self.lane
+        verdict = Trial(self.bench, request, self.rules, lane).run()
+        if request.module:
+            self.module_lane().keep_spare(self.bench)
         return {"verdict": msgspec.to_builtins(verdict)}
+
+    def module_lane(self) -> ModuleLane:
+        """Made when the first module candidate comes."""
+        if self.modules is None:
+            self.modules = ModuleLane(torch.get_num_threads(), getattr(self.lane, "watch", None))
+        return self.modules
 
     def close(self) -> None:
         """Let go of the problem's memory."""
+        if self.modules is not None:
+            self.modules.close()
+            self.modules = None
         if self.bench is not None:
             self.bench.close()
             self.bench = None
+
+
+def description(command: dict[str, Any], signatures: Sequence[Signature]) -> dict[str, Any]:
+    """Signatures as the contract is made from them: at the largest sizes, and at each choice of symbolic ones."""
+    return {
+        **signatures[-1].words(),
+        "sizes": [
+            {"symbols": entry["symbols"], **signature.words()}
+            for entry, signature in zip(command["sets"], signatures, strict=True)
+            if entry["symbols"]
+        ],
+    }
+
+
+def describe_only(command: dict[str, Any]) -> dict[str, Any]:
+    """The signature without a device: the reference is followed on shapes alone."""
+    meta = torch.device("meta")
+    signatures: list[Signature] = []
+    for entry in command["sets"]:
+        reference = Reference(entry["source"], command["path"], meta)
+        inputs = reference.make_inputs(0)
+        module = reference.make_module(0).eval()
+        signatures.append(reference.sign(module, inputs, reference.run(module, inputs)))
+    words = "nothing is judged: there is no device; candidates are only compiled"
+    check = Check(name="device", result=CheckResult.SKIPPED, detail=words)
+    return {
+        "description": description(command, signatures),
+        "checks": [dataclasses.asdict(check)],
+        "baselines_us": {},
+        "facts": {},
+    }
 
 
 def cores_of(device_id: str) -> set[int]:

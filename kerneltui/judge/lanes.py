@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
+from kerneltui.errors import ProblemError
 from kerneltui.judge.arena import HostArena
 from kerneltui.judge.bench import Bench
 from kerneltui.judge.blocks import CudaArena, device_must_answer
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
 USERS = range(1_000_000_000, 1_900_000_000)  # user ids that no account has
 MEMORY_SPARE_BYTES = 4 << 30  # address space beyond the buffers: code, stacks, a candidate's own allocations
+WARM_S = 120.0
+MODULE_BYTES = 32 << 30  # address space of a process with torch and a compiler's children
+MODULE_FILE_BYTES = 2 << 30
 STACK_BYTES = 256 << 20  # address space of one OpenMP thread: its stack and its malloc arena
 
 
@@ -131,6 +135,114 @@ class CudaLane:
     def fault(self, answer: dict[str, Any], request: Request) -> tuple[Outcome, str] | None:
         found = answer.get("fault")
         return fault_words(str(found), request.launches, request.resources) if found else None
+
+
+class ModuleLane:
+    """Python candidates; a spare runner has torch in already, so that nobody waits for it."""
+
+    def __init__(self, threads: int, watch: Watch | None) -> None:
+        self.threads = threads
+        self.watch = watch
+        self.spare: Runner | None = None
+
+    def start(self, bench: Bench, request: Request) -> Runner:
+        runner, self.spare = self.spare, None
+        if runner is not None and runner.process.poll() is None:
+            return runner
+        if runner is not None:
+            runner.close()
+        return self.fresh(bench)
+
+    def fresh(self, bench: Bench) -> Runner:
+        """A runner that imports torch now."""
+        descriptors = [bench.arena.descriptor] if isinstance(bench.arena, HostArena) else []
+        runner = Runner(descriptors=descriptors, threads=self.threads, module=True, extra=build_environment())
+        runner.send("warm", WARM_S, device=bench.device.type)
+        return runner
+
+    def keep_spare(self, bench: Bench) -> None:
+        """Once a candidate is through, the next one's process can start."""
+        if self.spare is None:
+            self.spare = self.fresh(bench)
+
+    def spec(self, bench: Bench, request: Request) -> dict[str, Any]:
+        work = bench.main
+        arguments, named = work.reference.make_arguments()
+        names = iter(work.signature.inputs)
+        return {
+            "kind": "module",
+            "source": Path(request.library).read_text(encoding="utf-8", errors="surrogatepass"),
+            "device": bench.device.type,
+            "threads": self.threads,
+            "arguments": plain_arguments(work.reference.path, arguments),
+            "named": dict(zip(named, plain_arguments(work.reference.path, list(named.values())), strict=True)),
+            "call": [None if isinstance(v, torch.Tensor) and next(names) else {"value": v} for v in bench.example],
+            "tensors": [tensor.words() for tensor in work.tensors],
+            "inputs": len(work.signature.inputs),
+            "state": list(work.signature.state),
+            "outputs": [tensor.name for tensor in work.signature.outputs],
+            "memory_bytes": None if bench.device.type == "cuda" else bench.arena.size_bytes + MODULE_BYTES,
+            "file_bytes": MODULE_FILE_BYTES,
+            "arena_bytes": bench.arena.size_bytes,
+            **arena_words(bench),
+        }
+
+    def settle(self) -> None:
+        if self.watch is not None:
+            torch.cuda.synchronize()
+
+    def still_answers(self) -> None:
+        if self.watch is not None:
+            device_must_answer()
+
+    def fault(self, answer: dict[str, Any], request: Request) -> tuple[Outcome, str] | None:
+        wrong = answer.get("wrong")
+        return (Outcome.MISMATCH, str(wrong)) if wrong else None
+
+    def close(self) -> None:
+        """The spare is not wanted any more."""
+        if self.spare is not None:
+            self.spare.close()
+            self.spare = None
+
+
+def arena_words(bench: Bench) -> dict[str, Any]:
+    if isinstance(bench.arena, HostArena):
+        return {"arena_fd": bench.arena.descriptor}
+    assert isinstance(bench.arena, CudaArena)
+    return {"handle": bench.arena.own.handle}
+
+
+def plain_arguments(path: str, values: Sequence[Any]) -> list[Any]:
+    """Constructor arguments that travel as JSON."""
+    for value in values:
+        if isinstance(value, torch.Tensor) or not is_plain(value):
+            raise ProblemError(
+                f"{path}: get_init_inputs() holds a {type(value).__name__}; a module candidate can only be given "
+                "numbers, texts and lists of them."
+            )
+    return list(values)
+
+
+def is_plain(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def build_environment() -> dict[str, str]:
+    """For a candidate that compiles: tools as the judge has them, every cache in the runner's own folder.
+
+    A build that was killed leaves its lock there, and the folder goes with the process.
+    """
+    passed = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+    found = {name: os.environ[name] for name in passed if name in os.environ}
+    return found | {
+        "TORCH_EXTENSIONS_DIR": "extensions",
+        "TRITON_CACHE_DIR": "triton",
+        "TORCHINDUCTOR_CACHE_DIR": "inductor",
+        "MAX_JOBS": "2",
+    }
 
 
 def sealed_copy(path: Path) -> int:

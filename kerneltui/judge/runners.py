@@ -91,7 +91,7 @@ class Runner:
         os.set_blocking(self.commands, False)
         self.buffer = b""
         self.output = Output(self.printed)
-        self.started = time.monotonic()
+        self.warm = False  # whether the answer to a `warm` command has come
 
     def send(self, operation: str, deadline_s: float, **fields: Any) -> None:
         """Send a command; the answer is read by `receive`.
@@ -192,7 +192,7 @@ def parse_answer(line: bytes) -> dict[str, Any]:
 
 def runner_environment(folder: str, threads: int, extra: dict[str, str]) -> dict[str, str]:
     """Nothing of the person's environment: no keys, no paths but the system's."""
-    return {
+    found = {
         "PATH": "/usr/local/bin:/usr/bin:/bin",
         "HOME": folder,
         "TMPDIR": folder,
@@ -203,6 +203,11 @@ def runner_environment(folder: str, threads: int, extra: dict[str, str]) -> dict
         "CUDA_CACHE_DISABLE": "1",
         **extra,
     }
+    # Caches are named relative to the folder, which is made last.
+    private = {
+        name: os.path.join(folder, found[name]) for name in found if name.endswith(("_CACHE_DIR", "_EXTENSIONS_DIR"))
+    }
+    return found | private
 
 
 class Output:

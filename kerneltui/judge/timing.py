@@ -48,7 +48,12 @@ def measure(trial: Trial, ring: Sequence[Set]) -> tuple[Measurement, set[int]]:
         symbols=list(trial.bench.main.symbols),
         workspace=trial.workspace,
     )
-    sides = host_sides(trial, ring) if trial.bench.device.type == "cpu" else cuda_sides(trial, ring, prepared)
+    if trial.request.module:
+        sides = module_sides(trial, ring)
+    elif trial.bench.device.type == "cpu":
+        sides = host_sides(trial, ring)
+    else:
+        sides = cuda_sides(trial, ring, prepared)
     watch = getattr(trial.lane, "watch", None)
     if watch is not None:
         watch.begin()
@@ -60,6 +65,10 @@ def measure(trial: Trial, ring: Sequence[Set]) -> tuple[Measurement, set[int]]:
         width=WIDTH,
         disturbed=watch.disturbed if watch is not None else lambda: "",
     )
+    if sides.method == "module":
+        wrong = trial.ask("deliver").get("wrong")
+        if wrong:
+            raise Fallen(Outcome.SUSPECT, Stage.TIME, f"right when checked, wrong when timed: {wrong}")
     if sides.candidate.code:
         words = f"{trial.request.function} returned {sides.candidate.code} while it was timed"
         raise Fallen(Outcome.LAUNCH_ERROR, Stage.TIME, words)
@@ -76,6 +85,15 @@ def host_sides(trial: Trial, ring: Sequence[Set]) -> Sides:
     assert trial.runner is not None
     candidate = RunnerCalls(trial.runner, len(ring), lambda: trial.at.left_s)
     return Sides(method="calls", baseline=HostEager(ring), candidate=candidate)
+
+
+def module_sides(trial: Trial, ring: Sequence[Set]) -> Sides:
+    assert trial.runner is not None
+    on_host = trial.bench.device.type == "cpu"
+    baseline: Side = HostEager(ring) if on_host else CallsEager(ring, waited=False)
+    return Sides(
+        method="module", baseline=baseline, candidate=RunnerCalls(trial.runner, len(ring), lambda: trial.at.left_s)
+    )
 
 
 def cuda_sides(trial: Trial, ring: Sequence[Set], prepared: dict[str, Any]) -> Sides:
@@ -150,7 +168,7 @@ def capture_words(error: str) -> str:
 
 def call_pairs(trial: Trial, ring: Sequence[Set], sides: Sides) -> Pairs | None:
     """What one call costs a user, each call waited for; on a host that is the same number."""
-    if trial.bench.device.type == "cpu" or trial.runner is None or not trial.request.full:
+    if sides.method == "module" or trial.bench.device.type == "cpu" or trial.runner is None or not trial.request.full:
         return None
     candidate = RunnerWaited(trial.runner, len(ring), lambda: trial.at.left_s)
     found = race(CallsEager(ring, waited=True), candidate, budget_s=CALL_BUDGET_S, beam_us=None, width=2 * WIDTH)
@@ -180,7 +198,7 @@ def write_measurement(
     low, high = stats.median_interval(pairs.candidate_us)
     taken = len(pairs.candidate_us) + pairs.dropped
     disturbed = pairs.dropped > DROPPED_MOST * taken
-    on_host = trial.bench.device.type == "cpu"
+    on_host = trial.bench.device.type == "cpu" or sides.method == "module"
     called = pairs if on_host else calls
     return Measurement(
         method=sides.method,

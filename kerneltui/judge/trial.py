@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from kerneltui.errors import MachineError
 from kerneltui.judge import hard_inputs
 from kerneltui.judge.bench import Bench, Set, Workload
 from kerneltui.judge.compare import BITS, Expected, Finding, compare
@@ -29,6 +30,7 @@ from kerneltui.records import Check, CheckResult, ErrorReport, Measurement, Outc
 
 RANDOM_SETS = 3
 START_S = 10.0
+BUILD_S = 150.0  # a module that compiles with torch's own tools: a minute on a slow machine, twice that for two files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,15 +156,30 @@ class Trial:
 
     def open(self) -> None:
         """Load the library and learn what workspace it wants."""
-        self.at.left_s += START_S  # our own start is not the candidate's time
+        # Our own start is not the candidate's time; a module may compile first.
+        self.at.left_s += BUILD_S if self.request.module else START_S
+        if self.request.module:
+            self.wait_for_warmth()
         answer = self.ask("open", **self.lane.spec(self.bench, self.request))
         self.at.left_s = min(self.at.left_s, self.request.deadline_s)
+        if answer.get("refusal"):
+            raise Fallen(Outcome.LAUNCH_ERROR, Stage.LOAD, str(answer["refusal"]))
         missing = [str(words) for words in answer.get("notes", [])]
         self.note(
             "confinement",
             CheckResult.NOTE if missing else CheckResult.PASS,
             "; ".join(missing) or "own user, no new processes, no network, limited memory",
         )
+
+    def wait_for_warmth(self) -> None:
+        """The answer to the `warm` command that every module runner is started with."""
+        assert self.runner is not None
+        if not self.runner.warm:
+            try:
+                self.runner.receive(BUILD_S)
+            except RunnerFailure as error:
+                raise MachineError(f"a runner with torch does not start: {error}") from error
+            self.runner.warm = True
 
     def workspace_for(self, workload: Workload) -> int | None:
         """Offset of the workspace at these sizes; None when the candidate wants none."""
@@ -306,7 +323,8 @@ class Trial:
 
     def check_probes(self) -> None:
         """Other sizes, then inputs chosen to be hard."""
-        for workload in self.bench.workloads[:-1]:
+        # A module is made once, with the constructor arguments of the largest sizes.
+        for workload in () if self.request.module else self.bench.workloads[:-1]:
             name = "sizes " + ", ".join(map(str, workload.symbols))
             self.check_set(self.bench.probe(workload, name), self.workspace_for(workload))
         if len(self.bench.workloads) > 1:

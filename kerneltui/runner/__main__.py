@@ -60,7 +60,11 @@ def serve(pipes: Pipes) -> int:
     while (command := pipes.read_command()) is not None:
         operation = command.pop("op")
         try:
-            if operation == "open":
+            if operation == "warm":
+                from kerneltui.runner.module import warm
+
+                answer = warm(**command)
+            elif operation == "open":
                 lane = open_lane(command)
                 answer = lane.describe()
             else:

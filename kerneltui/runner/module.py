@@ -1,0 +1,244 @@
+"""A module candidate: a Python file with `ModelNew`, run on the judge's inputs; the only half of the runner with torch.
+
+Outputs are copied into the judge's buffers; parameters and buffers are the judge's memory, matched by name and shape.
+"""
+
+from __future__ import annotations
+
+import copy
+import ctypes
+import importlib.util
+import mmap
+import os
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from kerneltui.runner import confinement
+
+TYPES = {
+    name: getattr(torch, name)
+    for name in "float32 float64 float16 bfloat16 int64 int32 int16 int8 uint8 bool".split()  # noqa: SIM905
+}
+
+
+class ModuleLane:
+    """One `ModelNew` and the judge's buffers."""
+
+    def __init__(self, spec: dict[str, Any]) -> None:
+        self.spec = spec
+        self.device = torch.device(spec["device"])
+        self.tensors: list[dict[str, Any]] = spec["tensors"]
+        torch.set_num_threads(spec["threads"])
+        self.block = open_block(spec)
+        self.notes = ["same user as the judge; new processes are allowed, for compilers"]
+        self.notes += confinement.limit(
+            memory_bytes=spec["memory_bytes"], processes=None, file_bytes=spec["file_bytes"]
+        )
+        self.refusal = ""
+        self.model: torch.nn.Module | None = None
+        self.instances: list[torch.nn.Module] = []
+        self.arguments: list[list[Any]] = []
+        self.outputs: list[list[torch.Tensor]] = []
+        self.last: dict[int, Any] = {}  # ring entry -> answer of its last timed call
+        self.guarded(self.load)
+
+    def guarded(self, work: Any, *arguments: Any) -> Any:
+        """A candidate may raise anything; the judge gets type and message, the log the whole traceback."""
+        try:
+            return work(*arguments)
+        except torch.OutOfMemoryError as error:
+            traceback.print_exc()
+            raise MemoryError(str(error)) from error
+        except Exception as error:
+            traceback.print_exc()
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+
+    def load(self) -> None:
+        path = os.path.abspath("candidate.py")
+        with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
+            file.write(self.spec["source"])
+        found = importlib.util.spec_from_file_location("candidate", path)
+        assert found is not None and found.loader is not None
+        module = importlib.util.module_from_spec(found)
+        sys.modules["candidate"] = module
+        found.loader.exec_module(module)
+        if not hasattr(module, "ModelNew"):
+            self.refusal = "the file defines no `ModelNew`"
+            return
+        with torch.device(self.device):
+            model = module.ModelNew(*self.spec["arguments"], **self.spec["named"])
+        self.model = model.to(self.device).eval()
+        self.refusal = unmatched(self.model, self.spec["state"], self.tensors)
+
+    def describe(self) -> dict[str, Any]:
+        """What the judge is told after loading."""
+        return {"notes": self.notes, "refusal": self.refusal}
+
+    def workspace(self, symbols: list[int]) -> dict[str, Any]:
+        """Modules allocate for themselves."""
+        return {"bytes": 0}
+
+    # ------------------------------------------------------------------ views
+
+    def views(self, offsets: Sequence[int]) -> list[torch.Tensor]:
+        """The judge's tensors of one set, in call order."""
+        found = []
+        for tensor, offset in zip(self.tensors, offsets, strict=True):
+            kind = TYPES[tensor["dtype"]]
+            count = 1
+            for size in tensor["shape"]:
+                count *= size
+            raw = self.block[offset : offset + count * kind.itemsize]
+            found.append(raw.view(kind).reshape(tensor["shape"]))
+        return found
+
+    def adopt(self, offsets: Sequence[int]) -> tuple[torch.nn.Module, list[Any], list[torch.Tensor]]:
+        """A copy of the model on one set's memory, its arguments, and where its outputs go."""
+        assert self.model is not None
+        views = self.views(offsets)
+        inputs, state, outputs = self.spec["inputs"], self.spec["state"], len(self.spec["outputs"])
+        places = iter(views[:inputs])
+        arguments = [next(places) if slot is None else slot["value"] for slot in self.spec["call"]]
+        own = self.model.state_dict(keep_vars=True)
+        memo: dict[int, Any] = {}
+        for name, view in zip(state, views[inputs : len(views) - outputs], strict=True):
+            if name in own:
+                held = own[name]
+                is_parameter = isinstance(held, torch.nn.Parameter)
+                memo[id(held)] = torch.nn.Parameter(view, requires_grad=False) if is_parameter else view
+        return copy.deepcopy(self.model, memo), arguments, views[len(views) - outputs :]
+
+    # ------------------------------------------------------------------ calls
+
+    def call(self, offsets: list[int], symbols: list[int], workspace: int | None) -> dict[str, Any]:
+        """One call; its outputs in the judge's buffers."""
+        model, arguments, places = self.guarded(self.adopt, offsets)
+        start = time.perf_counter_ns()
+        made = self.guarded(self.forward, model, arguments)
+        elapsed = time.perf_counter_ns() - start
+        wrong = copy_outputs(made, places, self.spec["outputs"])
+        self.idle()
+        return {"code": 0, "elapsed_ns": elapsed, "wrong": wrong}
+
+    def forward(self, model: torch.nn.Module, arguments: list[Any]) -> Any:
+        with torch.no_grad():
+            made = model(*arguments)
+        self.idle()
+        return made
+
+    def idle(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def prepare(self, ring: list[list[int]], symbols: list[int], workspace: int | None) -> dict[str, Any]:
+        """A model, arguments and output places for every ring entry."""
+        for offsets in ring:
+            model, arguments, places = self.guarded(self.adopt, offsets)
+            self.instances.append(model)
+            self.arguments.append(arguments)
+            self.outputs.append(places)
+        return {"method": "module"}
+
+    def slice(self, order: list[int]) -> dict[str, Any]:
+        """Calls one after another; the last answer of every entry is kept for `deliver`."""
+        calls = [(entry, self.instances[entry], self.arguments[entry]) for entry in order]
+        last = self.last
+        self.idle()
+        with torch.no_grad():
+            start = time.perf_counter_ns()
+            for entry, model, arguments in calls:
+                last[entry] = model(*arguments)
+            self.idle()
+            elapsed = time.perf_counter_ns() - start
+        return {"elapsed_ns": elapsed, "code": 0}
+
+    def deliver(self) -> dict[str, Any]:
+        """What timed calls answered, into the judge's buffers."""
+        wrong = ""
+        for entry, made in self.last.items():
+            wrong = wrong or copy_outputs(made, self.outputs[entry], self.spec["outputs"])
+        self.idle()
+        return {"wrong": wrong}
+
+
+def open_block(spec: dict[str, Any]) -> torch.Tensor:
+    """The judge's memory as bytes."""
+    if spec["device"] == "cpu":
+        memory = mmap.mmap(spec["arena_fd"], spec["arena_bytes"], flags=mmap.MAP_SHARED)
+        os.close(spec["arena_fd"])
+        return torch.frombuffer(memory, dtype=torch.uint8)
+    from cuda.bindings import runtime
+
+    torch.cuda.init()
+    handle = runtime.cudaIpcMemHandle_t()
+    handle.reserved = bytes.fromhex(spec["handle"])
+    status, address = runtime.cudaIpcOpenMemHandle(handle, runtime.cudaIpcMemLazyEnablePeerAccess)
+    if int(status) != 0:
+        raise RuntimeError(f"{status.name}: the judge's memory cannot be opened")
+    return torch.as_tensor(Interface(int(address), spec["arena_bytes"]), device="cuda")
+
+
+class Interface:
+    """Raw device memory as numba's array interface describes it."""
+
+    def __init__(self, address: int, size_bytes: int) -> None:
+        self.__cuda_array_interface__ = {
+            "shape": (size_bytes,),
+            "typestr": "|u1",
+            "data": (address, False),
+            "strides": None,
+            "version": 3,
+        }
+
+
+def unmatched(model: torch.nn.Module, state: Sequence[str], tensors: Sequence[dict[str, Any]]) -> str:
+    """Why the reference's parameters cannot be given to this model; "" when they can."""
+    wanted = {tensor["name"]: tensor for tensor in tensors if tensor["name"] in set(state)}
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    for name, value in parameters.items():
+        if name not in wanted:
+            missing = [other for other in wanted if other not in parameters] or list(wanted)
+            expected = ", ".join(list(wanted) if len(wanted) <= 12 else missing[:12]) or "no parameters"
+            return f"parameter `{name}` has no counterpart; expected {expected}"
+        shape = tuple(wanted[name]["shape"])
+        if tuple(value.shape) != shape:
+            return f"parameter `{name}` has shape {tuple(value.shape)}; expected {shape}"
+    own = model.state_dict()
+    lost = [name for name in wanted if name not in own and not name.endswith("num_batches_tracked")]
+    if lost:
+        return (
+            f"the reference's parameter `{lost[0]}` has no counterpart in ModelNew; it has {', '.join(own) or 'none'}"
+        )
+    return ""
+
+
+def copy_outputs(made: Any, places: Sequence[torch.Tensor], names: Sequence[str]) -> str:
+    """Copy outputs into the judge's buffers; what is wrong with their kind, "" for nothing."""
+    values = tuple(made) if isinstance(made, list | tuple) else (made,)
+    if len(values) != len(places):
+        return f"it returned {len(values)} values; {len(places)} are expected"
+    for value, place, name in zip(values, places, names, strict=True):
+        if type(value) is not torch.Tensor and type(value) is not torch.nn.Parameter:
+            return f"`{name}` is a {type(value).__name__}, not a torch.Tensor"
+        if value.dtype is not place.dtype or value.shape != place.shape:
+            return (
+                f"`{name}` is {str(value.dtype).removeprefix('torch.')} {tuple(value.shape)}; expected "
+                f"{str(place.dtype).removeprefix('torch.')} {tuple(place.shape)}"
+            )
+        if value.device.type != place.device.type:
+            return f"`{name}` lies on {value.device.type}; expected {place.device.type}"
+        place.copy_(value)
+    return ""
+
+
+def warm(device: str) -> dict[str, Any]:
+    """What a spare does before there is a candidate: torch is in, and the device is open."""
+    if device == "cuda":
+        torch.cuda.init()
+        torch.ones(1, device="cuda").sum().item()
+    return {"pid": os.getpid(), "address_bits": 8 * ctypes.sizeof(ctypes.c_void_p)}
