@@ -480,6 +480,7 @@ def report(problem: str, outcome: dict[str, Any], failures: dict[str, str]) -> l
         )
     for label, text in {**failures, **outcome["lost"]}.items():
         print(f"{label:44} LOST {text.strip()[-400:]}")
+        rows.setdefault(label, {"problem": problem, "label": label})["lost"] = text
     return [{**row, **{k: facts.get(k) for k in ("bytes", "operations", "device")}} for row in rows.values()]
 
 
