@@ -68,6 +68,7 @@ CASES = [
     ("first_call_only", Outcome.MISMATCH, r"on inputs: random 2"),
     ("same_inputs_twice", Outcome.MISMATCH, r"second one with equal inputs: it keeps state"),
     ("workspace_kept", Outcome.MISMATCH, r"wrong"),
+    ("works_later", Outcome.SUSPECT, r"it works after its calls have returned"),
     ("lazy_later", Outcome.SUSPECT, r"right when checked, wrong when timed"),
 ]
 

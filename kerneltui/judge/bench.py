@@ -12,7 +12,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -28,6 +28,10 @@ from kerneltui.judge.reference import (
     double_of,
     randomise,
 )
+
+if TYPE_CHECKING:
+    from kerneltui.judge.compiled import Compiled
+    from kerneltui.judge.precision import Classes
 
 RING_MOST = 32  # sets: enough that none is met twice in a slice of few launches
 RING_LEAST = 2
@@ -67,6 +71,7 @@ class Set:
     arguments: list[Any]  # of forward; tensors are views of the slot
     workload: Workload
     name: str = ""
+    state: dict[str, torch.Tensor] | None = None  # the module's, kept once it was asked for
 
     def run(self) -> tuple[torch.Tensor, ...]:
         """Eager's answer."""
@@ -94,6 +99,8 @@ class Bench:
         self.guards = Guards(device)
         self.fingerprints = Fingerprints(device)
         self.example = self.main.reference.make_inputs(0, device=torch.device("cpu"))  # which arguments are tensors
+        self.classes: Classes | None = None  # errors of precision classes, once measured
+        self.compiled: Compiled | None = None  # the second baseline, once built
         self.workspace: torch.Tensor | None = None  # of the candidate at hand, with its guard bands
 
     def open_arena(self) -> Arena:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from kerneltui.judge.bench import Set
-from kerneltui.judge.pairs import RunnerCalls, Slice, number, visiting_order
+from kerneltui.judge.pairs import RunnerCalls, Slice, visiting_order
 from kerneltui.judge.runners import Runner
 
 log = logging.getLogger(__name__)
@@ -34,16 +34,17 @@ class GraphEager:
 
     method = "graph"
 
-    def __init__(self, ring: Sequence[Set], each_s: float) -> None:
+    def __init__(self, ring: Sequence[Set], each_s: float, call: Callable[[Set], Any] | None = None) -> None:
+        run = call or eager_call
         launches = chain_length(each_s, len(ring))
         self.order = visiting_order(len(ring), launches, random.SystemRandom())
         self.graph = torch.cuda.CUDAGraph()
         self.kept: list[Any] = []
-        warm_up(ring)
+        warm_up(ring, run)
         with torch.no_grad(), torch.cuda.graph(self.graph):
             for entry in self.order:
                 # Kept while capturing, so that outputs do not share memory: a candidate's do not either.
-                self.kept.append(ring[entry].module(*ring[entry].arguments))
+                self.kept.append(run(ring[entry]))
         self.events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
 
     def slice(self, launches: int) -> Slice:
@@ -59,13 +60,18 @@ class GraphEager:
         return Slice(claimed_s=first.elapsed_time(last) / 1e3, wall_s=wall, launches=repeat * len(self.order))
 
 
-def warm_up(ring: Sequence[Set]) -> None:
+def eager_call(filled: Set) -> Any:
+    """The reference as PyTorch runs it."""
+    return filled.module(*filled.arguments)
+
+
+def warm_up(ring: Sequence[Set], run: Callable[[Set], Any]) -> None:
     """Lazy set-up of libraries may not happen under capture."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.no_grad(), torch.cuda.stream(side):
         for filled in ring[:2]:
-            filled.module(*filled.arguments)
+            run(filled)
     torch.cuda.current_stream().wait_stream(side)
     torch.cuda.synchronize()
 
@@ -78,7 +84,7 @@ class CallsEager:
     def __init__(self, ring: Sequence[Set], *, waited: bool, call: Callable[[Set], Any] | None = None) -> None:
         self.ring = list(ring)
         self.waited = waited
-        self.call = call or (lambda filled: filled.module(*filled.arguments))
+        self.call = call or eager_call
         self.rng = random.SystemRandom()
         self.events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
 
@@ -111,13 +117,7 @@ class RunnerReplays(RunnerCalls):
 
     def slice(self, launches: int) -> Slice:
         repeat = max(1, round(launches / len(self.order)))
-        limit = self.left_s()
-        start = time.perf_counter()
-        self.runner.send("replay", limit, repeat=repeat)
-        answer = self.runner.receive(limit)
-        wall = time.perf_counter() - start
-        claimed = number(answer.get("elapsed_ns")) / 1e9
-        return Slice(claimed_s=claimed, wall_s=wall, launches=repeat * len(self.order))
+        return self.timed("replay", repeat * len(self.order), repeat=repeat)
 
 
 class RunnerWaited(RunnerCalls):
@@ -125,12 +125,7 @@ class RunnerWaited(RunnerCalls):
 
     def slice(self, launches: int) -> Slice:
         order = visiting_order(self.ring, launches, self.rng)
-        limit = self.left_s()
-        start = time.perf_counter()
-        self.runner.send("calls", limit, order=order)
-        answer = self.runner.receive(limit)
-        wall = time.perf_counter() - start
-        return Slice(claimed_s=number(answer.get("elapsed_ns")) / 1e9, wall_s=wall, launches=launches)
+        return self.timed("calls", launches, order=order)
 
 
 def chain_length(each_s: float, ring: int) -> int:

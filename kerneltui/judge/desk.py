@@ -12,6 +12,7 @@ import torch
 
 from kerneltui.errors import MachineError, ProblemError
 from kerneltui.judge.bench import Bench, Workload, free_host_bytes
+from kerneltui.judge.floor import Rates, floor_us
 from kerneltui.judge.lanes import CudaLane, HostLane, Lane, ModuleLane
 from kerneltui.judge.lint import Lint, check_reference
 from kerneltui.judge.memory import check_fits
@@ -34,6 +35,7 @@ class Desk:
         self.rules: Rules | None = None
         self.lane: Lane | None = None
         self.modules: ModuleLane | None = None
+        self.rates: Rates | None = None
 
     def carry_out(self, command: dict[str, Any]) -> dict[str, Any]:
         """Dispatch by the command's word."""
@@ -80,14 +82,36 @@ class Desk:
             baseline_precision=precision_words(workloads[-1]),
         )
         cache = command["device"].get("l2_bytes") or CACHE_DEFAULT_BYTES
+        floor = self.floor(workloads[-1], cache, free)
+        self.rules = dataclasses.replace(self.rules, floor_us=floor)
         self.bench = Bench(workloads, device, cache_bytes=cache, free_bytes=free)
         assert self.lane is not None
         return {
             "description": description(command, [work.signature for work in workloads]),
             "checks": [dataclasses.asdict(check) for check in last.checks],
             "baselines_us": {"eager": last.eager_s * 1e6},
-            "facts": {"flush": self.bench.flush},
+            "floor_us": floor,
+            "facts": {"flush": self.bench.flush, **self.rate_words()},
         }
+
+    def floor(self, workload: Workload, cache_bytes: int, free_bytes: int) -> float | None:
+        """A bound on the time of any kernel; None where the reference cannot be counted."""
+        device = workload.reference.device
+        if self.rates is None or self.rates.device != device:
+            self.rates = Rates(device=device)
+        try:
+            return floor_us(workload, self.rates, cache_bytes=cache_bytes, free_bytes=free_bytes)
+        except (RuntimeError, NotImplementedError):
+            return None  # operators that the counter cannot follow
+
+    def rate_words(self) -> dict[str, str]:
+        """Measured rates for people and prompts."""
+        if self.rates is None:
+            return {}
+        words = {"bandwidth": f"{self.rates.bytes_s / 1e9:,.0f} GB/s, copying"} if self.rates.bytes_s else {}
+        for kind, rate in self.rates.products_s.items():
+            words[f"products in {str(kind).removeprefix('torch.')}"] = f"{rate / 1e12:.3g} TFLOP/s"
+        return words
 
     def take_device(self, command: dict[str, Any]) -> torch.device:
         """Pin this process to its cores, or open the GPU."""

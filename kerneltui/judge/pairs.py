@@ -7,6 +7,7 @@ race        pairs until the ratio is settled, the candidate is beaten, or time i
 from __future__ import annotations
 
 import math
+import os
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ SLACK_S = 0.0005  # of the judge's clock: waking up on both sides of a pipe
 SLACK_SHARE = 0.05
 LIES_LEAST = 5  # slices, before the word "all" means anything
 LIE_SHARE = 0.15
+BUSY_SHARE = 0.1  # of a core, while the other side is timed: an idle thread pool uses none
 SCREEN_PAIRS = 3
 SHORT = "the judge's clock ran on longer than was claimed"
 PAIRS_MOST = 200
@@ -34,6 +36,7 @@ class Slice:
     claimed_s: float
     wall_s: float
     launches: int
+    waited_s: float = 0.0  # time in which either process was ready and had no core, as the kernel says
 
     @property
     def each_us(self) -> float:
@@ -77,7 +80,25 @@ def claim_doubt(found: Slice) -> str:
 
 def is_short(found: Slice, slack_s: float) -> bool:
     """Whether the judge's clock ran on much longer than was claimed: a disturbance, or a lie. It counts for nothing."""
-    return found.wall_s - found.claimed_s > slack_s + SLACK_SHARE * found.wall_s
+    return found.wall_s - found.claimed_s > slack_s + SLACK_SHARE * found.wall_s + found.waited_s
+
+
+def busy_s(pid: int) -> float:
+    """Processor time that a process has used so far, all threads together, ended ones included."""
+    # Linux numbers the clock of a process from its id: clock_getcpuclockid(3) does the same.
+    try:
+        return time.clock_gettime((~pid << 3) | 2)
+    except OSError:
+        return 0.0  # gone; asking it anything will say so
+
+
+def waiting_s(pid: int) -> float:
+    """How long a process's first thread has waited for a core so far; 0 where the kernel does not say."""
+    try:
+        with open(f"/proc/{pid}/schedstat", "rb") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 def short_doubt(slices: Sequence[Slice], slack_s: float) -> str:
@@ -107,14 +128,26 @@ class RunnerCalls:
     def slice(self, launches: int) -> Slice:
         order = visiting_order(self.ring, launches, self.rng)
         self.visited.update(order)
-        limit = self.left_s()
+        return self.timed("slice", launches, order=order)
+
+    def timed(self, operation: str, launches: int, **fields: Any) -> Slice:
+        """One command, between two looks at the judge's clock."""
+        limit, waited = self.left_s(), self.waited_s()
         # Before sending: this process may be put aside as soon as the runner wakes up.
         start = time.perf_counter()
-        self.runner.send("slice", limit, order=order)
+        self.runner.send(operation, limit, **fields)
         answer = self.runner.receive(limit)
         wall = time.perf_counter() - start
         self.code |= whole(answer.get("code"))
-        return Slice(claimed_s=number(answer.get("elapsed_ns")) / 1e9, wall_s=wall, launches=launches)
+        claimed = number(answer.get("elapsed_ns")) / 1e9
+        return Slice(claimed_s=claimed, wall_s=wall, launches=launches, waited_s=self.waited_s() - waited)
+
+    def busy_s(self) -> float:
+        """Processor time of the candidate's process so far."""
+        return busy_s(self.runner.process.pid)
+
+    def waited_s(self) -> float:
+        return waiting_s(self.runner.process.pid) + waiting_s(os.getpid())
 
 
 def number(value: Any) -> float:
@@ -157,7 +190,7 @@ def calibrate(side: Side, pairs: Pairs) -> int:
 
 def race(
     baseline: Side,
-    candidate: Side,
+    candidate: RunnerCalls,
     *,
     budget_s: float,
     beam_us: float | None,
@@ -169,11 +202,12 @@ def race(
     pairs, rng = Pairs(), random.SystemRandom()
     start = time.monotonic()
     launches, base_launches = calibrate(candidate, pairs), calibrate(baseline, pairs)
+    alone = Alone(baseline, candidate)
     slices: list[Slice] = []
     while len(pairs.candidate_us) + pairs.dropped < PAIRS_MOST:
-        early = baseline.slice(base_launches) if rng.random() < 0.5 else None
+        early = alone.slice(base_launches) if rng.random() < 0.5 else None
         mine = candidate.slice(launches)
-        base = early or baseline.slice(base_launches)
+        base = early or alone.slice(base_launches)
         pairs.launches = mine.launches
         pairs.doubt = claim_doubt(mine)
         slices.append(mine)
@@ -188,8 +222,33 @@ def race(
             pairs.candidate_us.append(mine.each_us)
         if is_enough(pairs, time.monotonic() - start, budget_s, beam_us, width):
             break
-    pairs.doubt = short_doubt(slices, slack_s)
+    pairs.doubt = alone.doubt() or short_doubt(slices, slack_s)
     return pairs
+
+
+class Alone:
+    """Slices of the baseline, and whether the candidate's process slept meanwhile as it should."""
+
+    def __init__(self, baseline: Side, candidate: RunnerCalls) -> None:
+        self.baseline = baseline
+        self.candidate = candidate
+        self.shares: list[float] = []
+
+    def slice(self, launches: int) -> Slice:
+        before = self.candidate.busy_s()
+        found = self.baseline.slice(launches)
+        self.shares.append((self.candidate.busy_s() - before) / found.wall_s)
+        return found
+
+    def doubt(self) -> str:
+        """Work left for later slows the other side down and is never paid for."""
+        busy = [share for share in self.shares if share > BUSY_SHARE]
+        if len(self.shares) < SCREEN_PAIRS or 2 * len(busy) <= len(self.shares):
+            return ""
+        return (
+            f"its process used {100 * stats.median(busy):.0f} % of a core while only the baseline was running, in "
+            f"{len(busy)} of {len(self.shares)} slices: it works after its calls have returned"
+        )
 
 
 def is_enough(pairs: Pairs, spent_s: float, budget_s: float, beam_us: float | None, width: float) -> bool:

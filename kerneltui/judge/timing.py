@@ -7,13 +7,14 @@ check_census        what the captured graphs hold
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from kerneltui import stats
 from kerneltui.judge.bench import Set
+from kerneltui.judge.compiled import compile_reference
 from kerneltui.judge.cuda import CallsEager, GraphEager, RunnerReplays, RunnerWaited, Watch
 from kerneltui.judge.eager import HostEager
 from kerneltui.judge.fallen import Fallen
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from kerneltui.judge.trial import Trial
 
 BUDGET_S = {"cpu": 1.5, "cuda": 3.0}
+COMPILED_BUDGET_S = 1.0
 CALL_BUDGET_S = 0.4  # for the second number
 WIDTH = 0.005
 DROPPED_MOST = 0.3
@@ -74,8 +76,12 @@ def measure(trial: Trial, ring: Sequence[Set]) -> tuple[Measurement, set[int]]:
         raise Fallen(Outcome.LAUNCH_ERROR, Stage.TIME, words)
     result = CheckResult.FAIL if pairs.doubt else CheckResult.PASS
     trial.note("wall clock", result, pairs.doubt or "every claim agrees with the judge's own clock")
-    calls = None if pairs.doubt or pairs.screened else call_pairs(trial, ring, sides)
-    return write_measurement(trial, pairs, calls, sides, len(ring), watch), sides.candidate.visited
+    calls = more = None
+    if not pairs.doubt and not pairs.screened:
+        calls = call_pairs(trial, ring, sides)
+        more = compiled_pairs(trial, ring, sides)
+    measurement = write_measurement(trial, pairs, calls, sides, len(ring), watch)
+    return with_compiled(measurement, more), sides.candidate.visited
 
 
 # --------------------------------------------------------------------------- sides
@@ -173,6 +179,39 @@ def call_pairs(trial: Trial, ring: Sequence[Set], sides: Sides) -> Pairs | None:
     candidate = RunnerWaited(trial.runner, len(ring), lambda: trial.at.left_s)
     found = race(CallsEager(ring, waited=True), candidate, budget_s=CALL_BUDGET_S, beam_us=None, width=2 * WIDTH)
     return None if found.doubt or not found.candidate_us else found
+
+
+def compiled_pairs(trial: Trial, ring: Sequence[Set], sides: Sides) -> Pairs | None:
+    """Against torch.compile: built when something is certified, and used for every full measurement from then on."""
+    bench = trial.bench
+    if bench.device.type == "cpu" or sides.method != "graph" or not trial.request.full:
+        return None
+    if bench.compiled is None:
+        if not trial.request.certify:
+            return None
+        bench.compiled = compile_reference(bench.main, ring)
+    result = CheckResult.NOTE if bench.compiled.call else CheckResult.SKIPPED
+    trial.note("compiled baseline", result, bench.compiled.words)
+    if bench.compiled.call is None:
+        return None
+    try:
+        baseline: Side = GraphEager(ring, trial.rules.eager_s, bench.compiled.call)
+    except RuntimeError:
+        torch.cuda.synchronize()
+        baseline = CallsEager(ring, waited=False, call=bench.compiled.call)
+    found = race(baseline, sides.candidate, budget_s=COMPILED_BUDGET_S, beam_us=None, width=WIDTH)
+    return None if found.doubt or not found.candidate_us else found
+
+
+def with_compiled(measurement: Measurement, pairs: Pairs | None) -> Measurement:
+    found = stats.speedup(pairs.baseline_us, pairs.candidate_us) if pairs else None
+    if pairs is None or found is None or not measurement.speedup:
+        return measurement
+    return replace(
+        measurement,
+        baselines_us={**measurement.baselines_us, "compile": stats.median(pairs.baseline_us)},
+        speedup={**measurement.speedup, "compile": found},
+    )
 
 
 # --------------------------------------------------------------------------- the record

@@ -23,6 +23,7 @@ from kerneltui.judge.deaths import death_of
 from kerneltui.judge.fallen import Fallen
 from kerneltui.judge.lanes import Lane
 from kerneltui.judge.pairs import number
+from kerneltui.judge.precision import measure_classes, relative_error, true_answer
 from kerneltui.judge.runners import Runner, RunnerEnded, RunnerFailure
 from kerneltui.judge.timing import measure
 from kerneltui.judge.tolerance import Tolerance
@@ -114,7 +115,7 @@ class Trial:
         self.check_ring()
         self.check_again()
         self.check_probes()
-        self.note("correct", CheckResult.PASS, f"{self.at.calls} calls")
+        self.label_precision()
         self.at.stage = Stage.TIME
         self.ring += self.fill_ring(len(self.ring), len(self.bench.slots))
         measurement = self.measure()
@@ -351,6 +352,32 @@ class Trial:
         workspace = self.workspace_for(main) if len(self.bench.workloads) > 1 else self.workspace
         self.check_set(filled, workspace, loose=True)
         return True
+
+    def label_precision(self) -> None:
+        """The measured class; a lower one than eager's is refused where the session's policy says so."""
+        if not self.rules.truth:
+            return
+        filled, bench = self.ring[-1], self.bench
+        if bench.classes is None:
+            bench.classes = measure_classes(filled)
+        if bench.classes is None:
+            self.precision = self.rules.baseline_precision.split(";")[0]
+            return
+        truth = true_answer(filled)
+        assert truth is not None  # it was there when the classes were measured
+        error = relative_error(filled.slot.written, truth)
+        self.precision = bench.classes.label(error)
+        detail = f"{self.precision}: relative error {error:.1e}, eager's {bench.classes.eager:.1e}"
+        refused = self.precision != "fp32" and bench.classes.label(bench.classes.eager) == "fp32"
+        if refused and not self.request.lower_precision:
+            self.note("precision", CheckResult.FAIL, detail)
+            raise Fallen(
+                Outcome.SUSPECT,
+                Stage.CHECK,
+                f"computed with the precision of {self.precision} (relative error {error:.1e}, eager's "
+                f"{bench.classes.eager:.1e}), which this session's policy refuses (lower_precision = false)",
+            )
+        self.note("precision", CheckResult.NOTE if refused else CheckResult.PASS, detail)
 
     # ------------------------------------------------------------------ timing
 
