@@ -397,7 +397,7 @@ def watch_child(problem: str, built: list[tuple[str, str]], extra_sets: bool) ->
         child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         lines, doing, log = read_child(child)
         code = child.wait()
-        if code == 0 or doing in lost or doing in ("eager", "timing", "") or len(lost) >= 4:
+        if code == 0 or doing in lost or doing in ("eager", "timing", "") or len(lost) >= 3:
             if code != 0:
                 lost[doing] = f"child ended with {code}: {log[-600:]}"
             return {"lines": lines, "lost": lost}
