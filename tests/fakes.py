@@ -18,6 +18,7 @@ from kerneltui.authors import Answer, Ask, IdeaDraft, Reply
 from kerneltui.errors import AuthorError, MachineError
 from kerneltui.records import (
     AuthorSettings,
+    Badge,
     Candidate,
     Check,
     Contract,
@@ -65,6 +66,7 @@ class FakeEvaluator:
     beams_us: list[float | None] = field(default_factory=list)
     cancelled: int = 0
     closed: bool = False
+    disturbed: int = 0  # so many verdicts come without a ratio to trust
 
     async def prepare(self) -> FakePrepared:
         contract = Contract(function="fake", language=Language.CPP, tensors=(), header="// fake")
@@ -96,7 +98,11 @@ class FakeEvaluator:
             raise
         self.judged.append(candidate)
         self.beams_us.append(beam_us)
-        return verdict_on(candidate, self.device, beam_us)
+        verdict = verdict_on(candidate, self.device, beam_us)
+        if self.disturbed and verdict.measurement:
+            self.disturbed -= 1
+            return replace(verdict, measurement=replace(verdict.measurement, badge=Badge.UNTRUSTED, speedup={}))
+        return verdict
 
     async def certify(self, candidate: Candidate) -> Verdict:
         self.certified.append(candidate)

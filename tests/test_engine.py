@@ -26,6 +26,7 @@ from kerneltui.engine import decisions, judging, loop, questions, run_session
 from kerneltui.errors import AuthorStopped, AuthorUnavailable, JudgeFailed, SessionError
 from kerneltui.records import (
     AuthorSettings,
+    Badge,
     Budget,
     Call,
     CallState,
@@ -443,6 +444,7 @@ async def test_the_budget_is_changed_in_the_file(tmp_path: Path) -> None:
         (DecisionKind.INJECT, "", {"source": "int\0a;"}, "this is no kernel source"),
         (DecisionKind.BUDGET, "", {"dollars": 3}, "`dollars` is no budget"),
         (DecisionKind.BUDGET, "", {"usd": "much"}, "usd is 'much'"),
+        (DecisionKind.BUDGET, "", {"rounds": 0}, "`rounds` is 0; a whole number from 1 is expected"),
         (DecisionKind.EXPAND, "i001", {"count": 0}, "count is 0"),
         (DecisionKind.ADD_IDEA, "", {"title": "t", "parent": "v9"}, "there is no variant `v9`"),
         (DecisionKind.RETRY, "v9", {}, "there is no variant"),
@@ -486,6 +488,13 @@ async def test_a_lasting_machine_fault_pauses_with_its_reason(tmp_path: Path) ->
         await viewer.until(finished)
 
 
+async def test_a_disturbed_timing_is_taken_once_more(tmp_path: Path) -> None:
+    folder = make(tmp_path, playbook="")
+    evaluator = FakeEvaluator(disturbed=1)
+    await run_session(folder, evaluator=evaluator)
+    assert (2, Badge.MEASURED) == (len(evaluator.judged), read(folder).variants["v00001"].badge)
+
+
 async def test_an_author_that_stops_is_out_and_the_others_go_on(tmp_path: Path) -> None:
     folder = make(tmp_path, authors=(LLM, AuthorSettings(kind="playbook")), rounds=1)
     author = FakeAuthor(failures=[AuthorStopped("bad key: set OPENAI_API_KEY")] * 9)
@@ -520,7 +529,8 @@ async def test_passing_trouble_is_waited_out(tmp_path: Path) -> None:
     author = FakeAuthor(failures=[AuthorUnavailable("429", retry_after_s=0.05), AuthorUnavailable("503")])
     async with running(folder, authors={LLM.label: author}) as viewer:
         tree = await viewer.until(finished)
-    assert 2 == sum(call.state is CallState.FAILED for call in tree.calls.values())
+    failed = [call for call in tree.calls.values() if call.state is CallState.FAILED]
+    assert [0.0, 0.0] == [call.cost_usd for call in failed]  # nothing was sent
     assert all(v.state is VariantState.DONE and not v.author_error for v in tree.variants.values())
 
 

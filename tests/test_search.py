@@ -237,7 +237,7 @@ def test_a_call_that_could_break_the_cap_is_refused() -> None:
 def test_spent_money_ends_paid_work_but_not_a_playbook() -> None:
     config = setting(budget=Budget(usd=1.0), authors=(LLM,))
     tree = tree_of(idea("i1"), asked(1, cost_usd=1.0), parents=("",))
-    assert [Finish("$1.00 of $1.00 dollars are spent or reserved")] == next_steps(tree, config)
+    assert [Finish("$1.00 of $1.00 are spent or reserved")] == next_steps(tree, config)
     both = next_steps(tree, replace(config, authors=(LLM, PLAYBOOK)))
     assert [Propose(None, "playbook", 4, 1)] == both
 

@@ -198,7 +198,7 @@ def default_point(tunables: Tunables, source: str, defines: Setting = ()) -> Set
 def next_points(
     tunables: Tunables, tried: Sequence[tuple[Setting, float | None]], limit: int, seed: int
 ) -> list[Setting]:
-    """Up to `limit` settings worth trying, given times in µs (None: failed) of those tried.
+    """Up to `limit` settings worth trying, given the costs (less is better, None: failed) of those tried.
 
     What is left of a grid is returned whole when it fits. Otherwise half of `limit` at random first, then the
     untried neighbours of the fastest, so that the caller comes back with what it measured.

@@ -30,6 +30,7 @@ from kerneltui.records import (
     VariantState,
 )
 from kerneltui.search.steps import ON_DEVICE, SETTLED
+from kerneltui.settings import dump_settings, parse_settings
 
 SOURCE_LIMIT = 2_000_000  # characters of an injected kernel
 EXPAND_LIMIT = 64
@@ -397,6 +398,7 @@ def change_budget(session: Session, decision: Decision) -> str:
 
 
 def _write_settings(session: Session, settings: Settings) -> None:
+    parse_settings(dump_settings(settings), "session.toml")  # what could not be read back is not written
     try:
         session.store.write_settings(settings)
     except OSError as error:

@@ -14,6 +14,7 @@ from kerneltui.engine.questions import with_candidate
 from kerneltui.engine.session import Evaluator, Session
 from kerneltui.errors import MachineError
 from kerneltui.records import (
+    Badge,
     Call,
     CallState,
     Candidate,
@@ -41,8 +42,16 @@ async def judge(session: Session, step: Evaluate) -> None:
         return
     candidate = session.store.read_candidate(variant.candidate)
     verdict = await _ask_evaluator(session, variant, candidate, step)
+    if verdict is not None and is_disturbed(verdict):
+        verdict = await _ask_evaluator(session, variant, candidate, step)  # the machine's fault: once more
     if verdict is not None:
         await record_verdict(session, variant.id, verdict, final=step.full)
+
+
+def is_disturbed(verdict: Verdict) -> bool:
+    """Whether a correct candidate has no ratio because of what else went on."""
+    measured = verdict.measurement
+    return verdict.outcome is Outcome.CORRECT and measured is not None and measured.badge is Badge.UNTRUSTED
 
 
 async def _ask_evaluator(session: Session, variant: Variant, candidate: Candidate, step: Evaluate) -> Verdict | None:

@@ -102,6 +102,7 @@ class _Engine:
         self.seen_version = -1
         self.stale = True  # something changed since the last plan
         self.planned = 0.0
+        self.plan_s = 0.0  # how long the last one took
         self.ticked = time.monotonic()
         self.beaten = 0.0
         self.said: EngineStatus | None = None
@@ -312,6 +313,8 @@ class _Engine:
     def is_time_to_plan(self) -> bool:
         limit = self.session.settings.budget.wall_s
         over = limit is not None and self.session.status.active_s >= limit
+        if time.monotonic() - self.planned < 4 * self.plan_s:
+            return False  # a tree of many thousands takes a while: leave most of the time to the work itself
         return self.stale or self.session.changed.is_set() or over or time.monotonic() - self.planned >= REPLAN_S
 
     async def beat(self) -> None:
@@ -350,6 +353,7 @@ class _Engine:
         self.stale = False
         self.planned = time.monotonic()
         steps = next_steps(session.tree, session.settings, {*session.out, *session.broke})
+        self.plan_s = time.monotonic() - self.planned
         for step in steps:
             await self.begin(step)
         if not steps and not session.work:

@@ -97,11 +97,12 @@ def lineage_keys(session: Session, variant: Variant | None) -> tuple[str, ...]:
 
 
 def settings_tried(session: Session, source: str) -> list[tuple[Setting, float | None]]:
-    """Settings of one source's tunables that the tree holds, with the time of those that may be ranked."""
+    """Settings of one source's tunables that the tree holds, with the relative time of those that may be ranked."""
     tunables, wanted = declared(source), sha256(source)
     found = []
     for variant in session.tree.variants.values():
         if variant.source == wanted and variant.state is not VariantState.CANCELLED:
-            time_us = variant.median_us if is_ranked(variant) and session.tree.is_here(variant) else None
-            found.append((default_point(tunables, source, variant.defines), time_us))
+            ranked = is_ranked(variant) and session.tree.is_here(variant)
+            cost = 1 / variant.speedup.ratio if ranked and variant.speedup else None
+            found.append((default_point(tunables, source, variant.defines), cost))
     return found

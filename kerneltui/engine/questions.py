@@ -105,8 +105,8 @@ def _finished(call: Call, answer: Answer) -> Call:
 
 
 def _failed(call: Call, error: AuthorError) -> Call:
-    reply = error.reply if isinstance(error.reply, Reply) else None
-    kept = _with_reply(call, reply) if reply else call
+    nothing_sent = Reply(cost_usd=0.0, tokens_in=0, tokens_out=0)
+    kept = _with_reply(call, error.reply if isinstance(error.reply, Reply) else nothing_sent)
     return replace(kept, state=CallState.FAILED, error=str(error))
 
 

@@ -31,6 +31,7 @@ from kerneltui.records import (
     Variant,
     VariantKind,
     VariantState,
+    is_ranked,
     standing,
 )
 from kerneltui.search.selection import champion_by_round, root, select, share_out
@@ -69,8 +70,8 @@ class _Plan:
         self.round = tree.status.round
         self.used = spend(tree)
         budget = settings.budget
-        self.broke = _over("dollars", self.used.usd + self.used.reserved_usd, budget.usd, "${:.2f}") or _over(
-            "tokens", self.used.tokens + self.used.reserved_tokens, budget.tokens, "{:,.0f}"
+        self.broke = _over("${:.2f}", self.used.usd + self.used.reserved_usd, budget.usd) or _over(
+            "{:,.0f} tokens", self.used.tokens + self.used.reserved_tokens, budget.tokens
         )
         self.alive = [
             author
@@ -118,13 +119,18 @@ class _Plan:
         return None if limit is None else max(0, limit - self.used.evaluations)
 
     @cached_property
+    def ranked(self) -> list[Variant]:
+        return sorted((v for v in self.live if is_ranked(v) and self.tree.is_here(v)), key=standing)
+
+    @cached_property
     def beam_us(self) -> float | None:
-        ranked = self.tree.correct()
-        return ranked[self.settings.beam - 1].median_us if 0 < self.settings.beam <= len(ranked) else None
+        """The slowest time in the beam; None while that is not full."""
+        beam = [v for v in self.ranked if v.same_as is None][: self.settings.beam]
+        return max((v.median_us or 0.0 for v in beam), default=None) if len(beam) == self.settings.beam else None
 
     @cached_property
     def survivors(self) -> list[Variant]:
-        return select(self.tree, self.settings)
+        return select(self.tree, self.settings, self.ranked)
 
     @cached_property
     def foreign(self) -> list[Variant]:
@@ -134,7 +140,7 @@ class _Plan:
         away = [v for v in away if v.language in (None, Language.PYTHON, LANGUAGE_OF.get(kind))]
         away.sort(key=lambda v: (not (v.pinned or v.kind is VariantKind.STARTER), *standing(v)))
         cared_for = sum(v.pinned or v.kind is VariantKind.STARTER for v in away)
-        return away[: max(cared_for, self.settings.beam - len(self.tree.correct()))]
+        return away[: max(cared_for, self.settings.beam - len(self.ranked))]
 
     # ----------------------------------------------------------------- answers wanted
 
@@ -168,9 +174,12 @@ class _Plan:
     def writes(self) -> Iterator[Write]:
         for idea in self.tree.ideas.values():
             if idea.status is IdeaStatus.APPROVED and not self.is_dead(idea):
+                missing = self.missing(idea)
+                if not missing:
+                    continue
                 first = len(self.attempts.get(idea.id, ())) - self.waiting(idea)
                 offset = (_number(idea.id) * self.settings.variants + first) % 64
-                for author, count in share_out(self.writers(idea), self.missing(idea), offset):
+                for author, count in share_out(self.writers(idea), missing, offset):
                     yield Write(idea.id, author, count)
 
     def waiting(self, idea: Idea) -> int:
@@ -274,7 +283,7 @@ class _Plan:
 
     def parents(self) -> tuple[str, ...]:
         if self.round == 0:
-            own = [v.id for v in self.tree.correct() if v.round == 0 and v.same_as is None]
+            own = [v.id for v in self.ranked if v.round == 0 and v.same_as is None]
             return ("", *sorted(own))
         chosen = [variant.id for variant in self.survivors]
         return tuple(chosen + self.wildcard(chosen)) or ("",)
@@ -282,7 +291,7 @@ class _Plan:
     def wildcard(self, chosen: Sequence[str]) -> list[str]:
         """With a small probability, an older kernel that was not chosen."""
         dice = random.Random(f"{self.settings.seed} {self.round}")
-        older = [v.id for v in self.tree.correct() if v.round < self.round and v.same_as is None and v.id not in chosen]
+        older = [v.id for v in self.ranked if v.round < self.round and v.same_as is None and v.id not in chosen]
         return [dice.choice(sorted(older))] if dice.random() < self.settings.wildcard and older else []
 
     # ----------------------------------------------------------------- sweeps
@@ -339,7 +348,8 @@ class _Plan:
         return f"{used / 60:.1f} of {limit / 60:.1f} minutes are used" if limit is not None and used >= limit else ""
 
     def on_target(self) -> str:
-        target, best = self.settings.budget.target_speedup, self.tree.best()
+        target = self.settings.budget.target_speedup
+        best = self.ranked[0] if self.ranked else None
         if target is None or best is None or best.speedup is None or best.speedup.ratio < target:
             return ""
         return (
@@ -356,7 +366,7 @@ def _number(id_: str) -> int:
     return int(digits or 0)
 
 
-def _over(noun: str, used: float, limit: float | None, form: str) -> str:
+def _over(form: str, used: float, limit: float | None) -> str:
     if limit is None or used < limit:
         return ""
-    return f"{form.format(used)} of {form.format(limit)} {noun} are spent or reserved"
+    return f"{form.format(used)} of {form.format(limit)} are spent or reserved"

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from kerneltui.records import AuthorSettings, Settings, Tree, Variant, VariantKind, VariantState, standing
 
+TIES = 32  # how many of those that equal the fastest are compared for kinship
 
-def select(tree: Tree, settings: Settings) -> list[Variant]:
+
+def select(tree: Tree, settings: Settings, ranked: Sequence[Variant] | None = None) -> list[Variant]:
     """Survivors: what people pinned, then the fastest, limited per idea, per lineage and to one of each source.
 
     Variants that the measurements cannot tell apart are equal; then the one least related to those already chosen
     goes on.
     """
     chosen = [v for v in tree.variants.values() if _pinned_in(tree, v)]
-    pool = [v for v in tree.correct() if v.same_as is None and v not in chosen]
+    kin = _Kin(tree, settings, chosen)
+    pool = [v for v in (tree.correct() if ranked is None else ranked) if v.same_as is None]
     while len(chosen) < settings.beam:
-        pool = [v for v in pool if _fits(tree, settings, v, chosen)]
-        if not pool:
+        fitting = (v for v in pool if kin.has_room_for(v))
+        head = next(fitting, None)
+        if head is None:
             break
-        equals = [v for v in pool if is_tie(v, pool[0])]
-        pick = min(equals, key=lambda v: _kinship(tree, v, chosen))
+        equals = [head, *itertools.islice(itertools.takewhile(partial(is_tie, head), fitting), TIES)]
+        pick = min(equals, key=kin.closeness)
         chosen.append(pick)
-        pool.remove(pick)
+        kin.add(pick)
     return chosen
 
 
@@ -77,16 +83,29 @@ def root(variant: Variant) -> str:
     return variant.parent if variant.kind is VariantKind.SWEEP and variant.parent else variant.id
 
 
-def _fits(tree: Tree, settings: Settings, variant: Variant, chosen: Sequence[Variant]) -> bool:
-    of_idea, of_lineage = _kinship(tree, variant, chosen)
-    alone = family(variant) not in {family(other) for other in chosen}
-    return alone and of_idea < settings.per_idea and of_lineage < settings.per_lineage
+class _Kin:
+    """Who of the chosen is related to whom."""
 
+    def __init__(self, tree: Tree, settings: Settings, chosen: Sequence[Variant]) -> None:
+        self.tree, self.settings = tree, settings
+        self.ideas: Counter[str] = Counter()
+        self.lineages: Counter[str] = Counter()
+        self.families: set[str] = set()
+        for variant in chosen:
+            self.add(variant)
 
-def _kinship(tree: Tree, variant: Variant, chosen: Sequence[Variant]) -> tuple[int, int]:
-    ancestor = lineage(tree, variant)
-    of_idea = sum(variant.idea is not None and variant.idea == other.idea for other in chosen)
-    return of_idea, sum(lineage(tree, other) == ancestor for other in chosen)
+    def add(self, variant: Variant) -> None:
+        self.ideas[variant.idea or variant.id] += 1
+        self.lineages[lineage(self.tree, variant)] += 1
+        self.families.add(family(variant))
+
+    def closeness(self, variant: Variant) -> tuple[int, int]:
+        return self.ideas[variant.idea or variant.id], self.lineages[lineage(self.tree, variant)]
+
+    def has_room_for(self, variant: Variant) -> bool:
+        if family(variant) in self.families or self.ideas[variant.idea or variant.id] >= self.settings.per_idea:
+            return False
+        return self.lineages[lineage(self.tree, variant)] < self.settings.per_lineage
 
 
 def share_out(authors: Sequence[AuthorSettings], count: int, offset: int = 0) -> list[tuple[str, int]]:
