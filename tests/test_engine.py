@@ -423,6 +423,36 @@ async def test_ideas_of_people_are_written_edited_and_expanded(tmp_path: Path) -
     assert all(v.state is VariantState.DONE for v in tree.of_idea(mine))
 
 
+async def test_answers_can_be_pasted_in(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM,), rounds=1, ideas=1, variants=1)
+    author = FakeAuthor(failures=[AuthorStopped("no key")] * 9)
+    async with running(folder, authors={LLM.label: author}) as viewer:
+        await viewer.until(lambda t: t.status.state is SessionState.PAUSED)
+        pasted = '[{"title": "Use wide loads", "text": "Load 16 bytes at once."}]'
+        assert ("done", "1 ideas: i001") == await viewer.decide(DecisionKind.ANSWER, text=pasted)
+        code = """Here it is.\n```cpp\n// time_us: 77\nextern "C" int fake(const float* x) { return 0; }\n```\n"""
+        state, words = await viewer.decide(DecisionKind.ANSWER, "i001", text=code)
+        assert ("done", "written as v00002") == (state, words.split(";")[0])
+        assert "refused" == (await viewer.decide(DecisionKind.ANSWER, "i001", text="I cannot do that."))[0]
+        await viewer.decide(DecisionKind.RESUME)
+        tree = await viewer.until(lambda t: t.variants["v00002"].outcome is Outcome.CORRECT)
+    assert (77.0, "i001", "hand") == (
+        tree.variants["v00002"].median_us,
+        tree.variants["v00002"].idea,
+        tree.variants["v00002"].author,
+    )
+
+
+async def test_decisions_made_while_no_engine_ran_are_carried_out(tmp_path: Path) -> None:
+    folder = make(tmp_path, rounds=1)
+    with Store.open(folder) as store:
+        store.add_decision(DecisionKind.INJECT, "", {"source": "// time_us: 3\nint k;"}, who="ada")
+    await run_session(folder, evaluator=FakeEvaluator())
+    best = read(folder).best()
+    assert best is not None
+    assert (3.0, Language.CPP, "ada") == (best.median_us, best.language, best.author)
+
+
 async def test_the_budget_is_changed_in_the_file(tmp_path: Path) -> None:
     folder = make(tmp_path, review=True)
     async with running(folder) as viewer:

@@ -7,11 +7,10 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-from kerneltui.authors import Ask, IdeaDraft, Reply
-from kerneltui.authors.parsing import read_answer
+from kerneltui.authors import IdeaDraft
 from kerneltui.engine.judging import certify
-from kerneltui.engine.material import gather
-from kerneltui.engine.questions import add_ideas, to_candidate, with_candidate
+from kerneltui.engine.pasting import hand_row, idea_of, take_answer, variant_of, word_of
+from kerneltui.engine.questions import add_ideas, with_candidate
 from kerneltui.engine.session import Session
 from kerneltui.errors import UsageError, nearest
 from kerneltui.records import (
@@ -20,13 +19,11 @@ from kerneltui.records import (
     Decision,
     DecisionKind,
     DecisionState,
-    Idea,
     IdeaStatus,
     Language,
     SessionState,
     Settings,
     Variant,
-    VariantKind,
     VariantState,
 )
 from kerneltui.search.steps import ON_DEVICE, SETTLED
@@ -34,12 +31,14 @@ from kerneltui.settings import dump_settings, parse_settings
 
 SOURCE_LIMIT = 2_000_000  # characters of an injected kernel
 EXPAND_LIMIT = 64
+NEED_THE_PROBLEM = (DecisionKind.INJECT, DecisionKind.ANSWER, DecisionKind.CERTIFY)
 
 
 async def carry_out_all(session: Session) -> None:
-    """Carry out what is pending, in order; each with its answer in one transaction."""
+    """Carry out what is pending, in order; what needs the problem waits until that is prepared."""
     for decision in session.store.read_decisions(pending_only=True):
-        await carry_out(session, decision)
+        if session.prepared is not None or decision.kind not in NEED_THE_PROBLEM:
+            await carry_out(session, decision)
 
 
 async def carry_out(session: Session, decision: Decision) -> None:
@@ -67,34 +66,6 @@ def _answer(session: Session, decision: Decision, state: DecisionState, words: s
     )
 
 
-# --------------------------------------------------------------------------- targets
-
-
-def _idea(session: Session, decision: Decision) -> Idea:
-    idea = session.tree.ideas.get(decision.target)
-    if idea is None:
-        raise UsageError(
-            f"there is no idea `{decision.target}`{nearest(decision.target, list(session.tree.ideas)[:50])}"
-        )
-    return idea
-
-
-def _variant(session: Session, decision: Decision) -> Variant:
-    variant = session.tree.variants.get(decision.target)
-    if variant is None:
-        raise UsageError(
-            f"there is no variant `{decision.target}`; `kerneltui show {session.store.folder.name}` lists them"
-        )
-    return variant
-
-
-def _word(decision: Decision, key: str, needed: bool = True) -> str:
-    value = decision.payload.get(key) or ""
-    if not isinstance(value, str) or (needed and not value.strip()):
-        raise UsageError(f"`{key}` is missing, or not a text")
-    return value
-
-
 # --------------------------------------------------------------------------- ideas
 
 
@@ -109,15 +80,15 @@ def reject(session: Session, decision: Decision) -> str:
 
 
 def _set_idea(session: Session, decision: Decision, status: IdeaStatus, word: str) -> str:
-    idea = _idea(session, decision)
+    idea = idea_of(session, decision)
     session.store.put_ideas([replace(idea, status=status, merged_into=None)])
     return f"{word} `{idea.title}`"
 
 
 def edit(session: Session, decision: Decision) -> str:
     """Other words for an idea; what was written from it stays."""
-    idea = _idea(session, decision)
-    title, text = _word(decision, "title", False), _word(decision, "text", False)
+    idea = idea_of(session, decision)
+    title, text = word_of(decision, "title", False), word_of(decision, "text", False)
     if not title.strip() and not text.strip():
         raise UsageError("an edit needs a title or a text")
     session.store.put_ideas([replace(idea, title=title or idea.title, text=text or idea.text, human=True)])
@@ -127,10 +98,10 @@ def edit(session: Session, decision: Decision) -> str:
 
 def add_idea(session: Session, decision: Decision) -> str:
     """A person's own idea."""
-    title, parent = _word(decision, "title"), _word(decision, "parent", False)
+    title, parent = word_of(decision, "title"), word_of(decision, "parent", False)
     if parent and parent not in session.tree.variants:
         raise UsageError(f"there is no variant `{parent}` to start from")
-    draft = IdeaDraft(title=title, text=_word(decision, "text", False))
+    draft = IdeaDraft(title=title, text=word_of(decision, "text", False))
     round_ = max(1, session.status.round)
     made = add_ideas(session, (draft,), parent=parent or None, round=round_, author=decision.who or "hand", human=True)
     able = any(author.settings.kind != "playbook" for author in session.authors.values())
@@ -141,7 +112,7 @@ def add_idea(session: Session, decision: Decision) -> str:
 
 def expand(session: Session, decision: Decision) -> str:
     """More variants of one idea."""
-    idea, count = _idea(session, decision), decision.payload.get("count", 1)
+    idea, count = idea_of(session, decision), decision.payload.get("count", 1)
     if not isinstance(count, int) or isinstance(count, bool) or not 1 <= count <= EXPAND_LIMIT:
         raise UsageError(f"count is {count!r}; 1 to {EXPAND_LIMIT} more variants can be asked for")
     rows = [
@@ -168,7 +139,7 @@ def prune(session: Session, decision: Decision) -> str:
     """Cut a branch off; what runs in it is let run on for some seconds, so that it can be restored."""
     if decision.target in session.tree.ideas:
         return _set_idea(session, decision, IdeaStatus.PRUNED, "pruned")
-    session.put(replace(_variant(session, decision), pruned=True, pinned=False))
+    session.put(replace(variant_of(session, decision), pruned=True, pinned=False))
     return "pruned, with all below it"
 
 
@@ -177,7 +148,7 @@ def restore(session: Session, decision: Decision) -> str:
     if decision.target in session.tree.ideas:
         words = _set_idea(session, decision, IdeaStatus.APPROVED, "restored")
     else:
-        session.put(replace(_variant(session, decision), pruned=False))
+        session.put(replace(variant_of(session, decision), pruned=False))
         words = "restored"
     below = _below(session, decision.target)
     again = [_uncancelled(v) for v in below if v.state is VariantState.CANCELLED]
@@ -206,7 +177,7 @@ def _below(session: Session, node: str) -> list[Variant]:
 
 def pin(session: Session, decision: Decision) -> str:
     """A variant goes on into every round."""
-    variant = _variant(session, decision)
+    variant = variant_of(session, decision)
     if session.tree.is_pruned(variant):
         raise UsageError(f"{variant.id} is pruned; restore it first")
     session.put(replace(variant, pinned=True))
@@ -215,20 +186,20 @@ def pin(session: Session, decision: Decision) -> str:
 
 def unpin(session: Session, decision: Decision) -> str:
     """A variant goes on by merit only."""
-    session.put(replace(_variant(session, decision), pinned=False))
+    session.put(replace(variant_of(session, decision), pinned=False))
     return "not pinned any more"
 
 
 def note(session: Session, decision: Decision) -> str:
     """A person's words on a node, given to authors."""
-    text = _word(decision, "text", False)
+    text = word_of(decision, "text", False)
     if not decision.target:
         _write_settings(session, replace(session.store.settings(), notes=text))
         return "noted for every author"
     if decision.target in session.tree.ideas:
-        session.store.put_ideas([replace(_idea(session, decision), note=text)])
+        session.store.put_ideas([replace(idea_of(session, decision), note=text)])
     else:
-        session.put(replace(_variant(session, decision), note=text))
+        session.put(replace(variant_of(session, decision), note=text))
     return "noted"
 
 
@@ -237,91 +208,28 @@ def note(session: Session, decision: Decision) -> str:
 
 def inject(session: Session, decision: Decision) -> str:
     """A person's own kernel."""
-    source, word = _word(decision, "source"), _word(decision, "language", False) or str(session.language)
+    source, word = word_of(decision, "source"), word_of(decision, "language", False) or str(session.language)
     if len(source) > SOURCE_LIMIT or "\0" in source:
         raise UsageError(f"this is no kernel source: {len(source):,} characters, or binary")
     if word not in list(Language):
         raise UsageError(f"language is `{word}`{nearest(word, [str(language) for language in Language])}")
-    if session.prepared is not None and Language(word) not in (session.language, Language.PYTHON):
-        raise UsageError(f"this session is on a {session.prepared.device.kind} device, which takes {session.language}")
-    parent = _word(decision, "parent", False)
+    if Language(word) not in (session.language, Language.PYTHON):
+        kind = session.status.device.kind if session.status.device else "unknown"
+        raise UsageError(f"this session is on a {kind} device, which takes {session.language}")
+    parent = word_of(decision, "parent", False)
     if parent and parent not in session.tree.variants:
         raise UsageError(f"there is no variant `{parent}` to hang it under")
-    row = _hand_row(session, decision, parent or None)
+    row = hand_row(session, decision, parent or None)
     made = with_candidate(
-        session, row, Candidate(source=source, language=Language(word)), _word(decision, "name", False)
+        session, row, Candidate(source=source, language=Language(word)), word_of(decision, "name", False)
     )
     session.put(made)
     return f"injected as {made.id}"
 
 
-def _hand_row(session: Session, decision: Decision, parent: str | None) -> Variant:
-    return Variant(
-        id=session.store.next_variant_id(),
-        idea=None,
-        round=session.status.round,
-        parent=parent,
-        kind=VariantKind.HAND,
-        author=decision.who or "hand",
-        human=True,
-        created=time.time(),
-    )
-
-
-def answer(session: Session, decision: Decision) -> str:
-    """An answer that a person pasted in: ideas for the reference or a variant, a kernel for an idea, a repair."""
-    text = _word(decision, "text")
-    if session.prepared is None:
-        raise UsageError("the problem is not prepared yet; try again in a moment")
-    purpose = decision.payload.get("purpose") or ("write" if decision.target in session.tree.ideas else "")
-    if purpose == "write":
-        return _pasted_variant(session, decision, text)
-    if decision.target and purpose != "ideas":
-        return _pasted_repair(session, decision, text)
-    parent = _variant(session, decision) if decision.target else None
-    question = Ask(purpose="ideas", material=gather(session, parent), count=session.settings.ideas)
-    found = read_answer(question, Reply(text=text))
-    if not found.ideas:
-        raise UsageError(found.problem)
-    round_ = max(1, session.status.round)
-    made = add_ideas(session, found.ideas, parent=decision.target or None, round=round_, author="hand")
-    return f"{len(made)} ideas: {', '.join(idea.id for idea in made)}"
-
-
-def _pasted_variant(session: Session, decision: Decision, text: str) -> str:
-    idea = _idea(session, decision)
-    parent = session.tree.variants.get(idea.parent or "")
-    found = read_answer(Ask(purpose="write", material=gather(session, parent, idea), idea=idea), Reply(text=text))
-    if not found.source:
-        raise UsageError(found.problem)
-    waiting = [v for v in session.tree.of_idea(idea.id) if v.state is VariantState.WAITING]
-    row = waiting[0] if waiting else replace(_hand_row(session, decision, idea.parent), idea=idea.id, round=idea.round)
-    row = replace(row, kind=VariantKind.ATTEMPT, author="hand")
-    made = with_candidate(session, row, to_candidate(session, found), found.name)
-    session.put(made)
-    return f"written as {made.id}" + (f"; {'; '.join(found.notes)}" if found.notes else "")
-
-
-def _pasted_repair(session: Session, decision: Decision, text: str) -> str:
-    failed = _variant(session, decision)
-    idea = session.tree.ideas.get(failed.idea or "")
-    material = gather(session, session.tree.variants.get((idea.parent if idea else None) or ""), idea)
-    source = session.source_of(failed)
-    question = Ask(purpose="repair", material=material, idea=idea, failed=failed, failed_source=source)
-    found = read_answer(question, Reply(text=text))
-    if not found.source:
-        raise UsageError(found.problem)
-    row = replace(
-        _hand_row(session, decision, failed.id), idea=failed.idea, round=failed.round, kind=VariantKind.REPAIR
-    )
-    made = with_candidate(session, row, to_candidate(session, found), found.name)
-    session.put(made)
-    return f"written as {made.id}"
-
-
 def retry(session: Session, decision: Decision) -> str:
     """Write again what no author could write; judge again what was judged."""
-    variant = _variant(session, decision)
+    variant = variant_of(session, decision)
     if variant.state not in SETTLED:
         raise UsageError(f"{variant.id} is not finished yet: {variant.state}")
     if session.tree.is_pruned(variant):
@@ -337,11 +245,9 @@ def retry(session: Session, decision: Decision) -> str:
 
 def certify_later(session: Session, decision: Decision) -> str:
     """Measure a variant again with every check."""
-    variant = _variant(session, decision)
+    variant = variant_of(session, decision)
     if variant.candidate is None or variant.state in ON_DEVICE:
         raise UsageError(f"{variant.id} has no finished kernel to certify")
-    if session.prepared is None:
-        raise UsageError("the problem is not prepared yet; try again in a moment")
     return "being certified"
 
 
@@ -413,7 +319,7 @@ ACTS: dict[DecisionKind, Callable[[Session, Decision], str]] = {
     DecisionKind.EDIT: edit,
     DecisionKind.ADD_IDEA: add_idea,
     DecisionKind.INJECT: inject,
-    DecisionKind.ANSWER: answer,
+    DecisionKind.ANSWER: take_answer,
     DecisionKind.PIN: pin,
     DecisionKind.UNPIN: unpin,
     DecisionKind.RETRY: retry,

@@ -24,7 +24,7 @@ from kerneltui.engine.decisions import carry_out_all
 from kerneltui.engine.judging import judge, sweep
 from kerneltui.engine.machine import missing_words, open_evaluator
 from kerneltui.engine.questions import may_be_asked, propose, put_out, repair, write
-from kerneltui.engine.recovery import add_starters, hold_lock, mend
+from kerneltui.engine.recovery import add_starters, hold_lock, log_to, mend
 from kerneltui.engine.session import Evaluator, Key, Session
 from kerneltui.errors import AuthorStopped, KernelTuiError, UsageError
 from kerneltui.records import EngineStatus, Event, IdeaStatus, SessionState
@@ -61,7 +61,7 @@ async def run_session(
         ProblemError: the reference cannot be searched.
         MachineError: the evaluator cannot be started.
     """
-    with hold_lock(folder), Store.open(folder, write=True) as store, _log_to(folder / "engine.log"):
+    with hold_lock(folder), Store.open(folder, write=True) as store, log_to(folder / "engine.log"):
         tree = store.read_tree()
         session = Session(
             store=store,
@@ -73,22 +73,6 @@ async def run_session(
             status=tree.status,
         )
         return await _Engine(session, dict(authors or {}), stay).run()
-
-
-@contextlib.contextmanager
-def _log_to(path: Path) -> Iterator[None]:
-    handler = logging.FileHandler(path, encoding="utf-8", errors="replace", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    root = logging.getLogger("kerneltui")
-    before = root.level
-    root.addHandler(handler)
-    root.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        root.removeHandler(handler)
-        root.setLevel(before)
-        handler.close()
 
 
 class _Engine:
@@ -288,6 +272,7 @@ class _Engine:
             preparing, self.preparing = self.preparing, None
             try:
                 preparing.result()
+                self.seen_version = -1  # decisions that waited for the problem can be carried out now
             except KernelTuiError as error:
                 words = str(error)
                 state = replace(self.session.status, state=SessionState.PAUSED, reason=words)

@@ -1,8 +1,9 @@
-"""What an engine finds when it starts: one lock per session, and the truth about what the last one left."""
+"""What an engine does when it starts: take the lock, open the log, and tell the truth about what the last one left."""
 
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,6 +44,23 @@ def hold_lock(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def log_to(path: Path) -> Iterator[None]:
+    """Our log lines go into a file of the session meanwhile."""
+    handler = logging.FileHandler(path, encoding="utf-8", errors="replace", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    root = logging.getLogger("kerneltui")
+    before = root.level
+    root.addHandler(handler)
+    root.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        root.removeHandler(handler)
+        root.setLevel(before)
+        handler.close()
 
 
 def mend(session: Session) -> str:
