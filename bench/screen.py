@@ -31,7 +31,6 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "tui")]
 
 import sessions  # noqa: E402 - beside the tests, not in the package
-
 from kerneltui.records import SessionState, Variant, VariantState  # noqa: E402
 from kerneltui.store import Store  # noqa: E402
 
@@ -118,7 +117,9 @@ class Engine(threading.Thread):
                 fresh = [replace(v, state=state) for v in running]
                 if turn % 2:
                     number += 1
-                    fresh.append(Variant(id=f"v{number:05d}", idea=idea, round=tree.ideas[idea].round, created=time.time()))
+                    fresh.append(
+                        Variant(id=f"v{number:05d}", idea=idea, round=tree.ideas[idea].round, created=time.time())
+                    )
                 store.put_variants(fresh)
                 if turn % 4 == 0:
                     store.put_status(replace(status, heartbeat=time.time()))

@@ -40,6 +40,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "pin": ("steering", "pin", "Keep a variant among the survivors."),
     "unpin": ("steering", "unpin", "Let a pinned variant compete again."),
     "retry": ("steering", "retry", "Judge a variant again, or write it again."),
+    "certify": ("steering", "certify", "Measure a variant again with every check."),
     "note": ("steering", "note", "Leave a note that later prompts will carry."),
     "pause": ("steering", "pause", "Start nothing new."),
     "resume": ("steering", "resume", "Go on after a pause."),

@@ -90,6 +90,7 @@ restore = node_command(DecisionKind.RESTORE, "Undo the prune, rejection or merge
 pin = node_command(DecisionKind.PIN, "Keep variant NODE among the survivors, whatever its time.")
 unpin = node_command(DecisionKind.UNPIN, "Let variant NODE compete again.")
 retry = node_command(DecisionKind.RETRY, "Judge variant NODE again; write it again when it has no source.")
+certify = node_command(DecisionKind.CERTIFY, "Measure variant NODE again in a fresh process, with every check.")
 pause = session_command(DecisionKind.PAUSE, "Start nothing new in SESSION; what runs is finished.")
 resume = session_command(DecisionKind.RESUME, "Let SESSION go on after a pause.")
 stop = session_command(DecisionKind.STOP, "End the search of SESSION; what was found stays, `run` takes it up again.")

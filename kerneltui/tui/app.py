@@ -34,6 +34,7 @@ class KernelTui(App[int]):
 
     def __init__(self, folder: Path | None, *, theme: str, ascii_only: bool = False) -> None:
         self.look = themes.load_look(theme)
+        self.ascii_only = ascii_only
         self.glyphs = ASCII if ascii_only else UNICODE
         super().__init__(driver_class=Driver)
         self.folder = folder

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import os
 import signal
+import threading
 from collections.abc import Callable
 from typing import Any
 
 from textual.app import App
 from textual.drivers import linux_driver
+
+GRACE_S = 2.0
+HUNG_UP = 128 + signal.SIGHUP
 
 
 class _Forgiving(codecs.IncrementalDecoder):
@@ -20,6 +25,8 @@ class _Forgiving(codecs.IncrementalDecoder):
         super().__init__("replace")
 
     def decode(self, input: Any, final: bool = False) -> str:
+        if not input and not final:
+            raise EOFError  # a terminal that is gone reads as nothing, for ever
         return self._decoder.decode(input, final)
 
 
@@ -28,12 +35,22 @@ def _forgiving_decoder(encoding: str) -> Callable[..., codecs.IncrementalDecoder
 
 
 class Driver(linux_driver.LinuxDriver):
-    """Textual's driver, reading its input with replacement marks."""
+    """Textual's driver, reading its input with replacement marks; ends the program when its terminal is gone."""
 
     def run_input_thread(self) -> None:
         # The decoder is looked up in the module's namespace when the thread starts.
         vars(linux_driver)["getincrementaldecoder"] = _forgiving_decoder
-        super().run_input_thread()
+        try:
+            super().run_input_thread()
+        except (EOFError, OSError):
+            self._terminal_gone()
+
+    def _terminal_gone(self) -> None:
+        """Leave as after SIGHUP; nothing can be drawn any more, so not even a stuck write may hold us up."""
+        late = threading.Timer(GRACE_S, os._exit, [HUNG_UP])
+        late.daemon = True
+        late.start()
+        self._loop.call_soon_threadsafe(self._app.exit, None, HUNG_UP)
 
 
 def run_guarded(app: App[int], *, mouse: bool = True) -> int:

@@ -54,6 +54,17 @@ ASCII = Glyphs(
 )  # fmt: skip
 
 
+# What the program itself writes beyond ASCII, for terminals that have nothing else.
+_TO_ASCII = str.maketrans(
+    {"…": "~", "–": "-", "×": "x", "µ": "u", "█": "#", "░": ".", "·": ".", "←": "<", "│": "|", "─": "-"}
+)
+
+
+def to_ascii(text: str) -> str:
+    """Our own characters replaced, cell by cell."""
+    return text if text.isascii() else text.translate(_TO_ASCII)
+
+
 def plain(text: str) -> str:
     """The text with every control sequence removed and every other control character made visible.
 

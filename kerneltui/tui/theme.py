@@ -11,7 +11,7 @@ from pathlib import Path
 from rich.color import ColorParseError
 from rich.errors import StyleSyntaxError
 from rich.style import Style
-from textual.theme import Theme
+from textual.theme import BUILTIN_THEMES, Theme
 
 from kerneltui.errors import SettingsError
 
@@ -186,6 +186,8 @@ def _textual_theme(table: _Table) -> Theme:
         "scrollbar-background-hover": background,
         "scrollbar-background-active": background,
     }
+    if table.ansi:  # names that only ansi themes define, and Textual's own style sheet then asks for
+        variables = {**BUILTIN_THEMES["ansi-dark" if table.dark else "ansi-light"].variables, **variables}
     return Theme(
         name=table.name,
         primary=primary,

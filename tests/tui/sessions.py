@@ -126,13 +126,20 @@ FAILURES = (
 def settings(**changes: object) -> Settings:
     """A search with two authors."""
     authors = (AuthorSettings(kind="playbook"), AuthorSettings(kind="openai", model="example-model"))
-    made = Settings(problem="softmax", rounds=6, ideas=4, variants=3, authors=authors, budget=Budget(usd=25.0, wall_s=28800.0))
+    made = Settings(
+        problem="softmax", rounds=6, ideas=4, variants=3, authors=authors, budget=Budget(usd=25.0, wall_s=28800.0)
+    )
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
 def problem() -> Problem:
     """Softmax over 65,536 columns."""
-    return Problem(name="softmax", title="Softmax over 65,536 columns", source="class Model: ...", path="kernels/softmax/reference.py")
+    return Problem(
+        name="softmax",
+        title="Softmax over 65,536 columns",
+        source="class Model: ...",
+        path="kernels/softmax/reference.py",
+    )
 
 
 def contract() -> Contract:
@@ -169,7 +176,9 @@ CHECKS = (
 )
 
 
-def judged(variant: Variant, median_us: float | None, chance: random.Random, failure: int = 0) -> tuple[Variant, Verdict]:
+def judged(
+    variant: Variant, median_us: float | None, chance: random.Random, failure: int = 0
+) -> tuple[Variant, Verdict]:
     """The variant with its verdict: a time, or one of the failures."""
     if median_us is None:
         outcome, stage, message, log = FAILURES[failure % len(FAILURES)]
@@ -183,7 +192,15 @@ def judged(variant: Variant, median_us: float | None, chance: random.Random, fai
         row = replace(variant, state=VariantState.DONE, outcome=outcome, stage=stage, message=message, device=DEVICE.id)
         return row, verdict
     made = measurement(median_us, chance)
-    resources = (KernelResources(name="softmax_rows", registers=chance.choice((32, 40, 56, 64)), spill_bytes=0, stack_bytes=0, shared_bytes=chance.choice((128, 1024, 98304))),)
+    resources = (
+        KernelResources(
+            name="softmax_rows",
+            registers=chance.choice((32, 40, 56, 64)),
+            spill_bytes=0,
+            stack_bytes=0,
+            shared_bytes=chance.choice((128, 1024, 98304)),
+        ),
+    )
     verdict = Verdict(outcome=Outcome.CORRECT, stage=Stage.DONE, message="correct on 5 input sets", log="ptxas info    : Used 40 registers, 128 bytes smem",
                       measurement=made, device=DEVICE, checks=CHECKS, resources=resources, tolerance="kernelbench",
                       world=DEVICE.world, compile_s=1.4, run_s=0.9)  # fmt: skip
@@ -195,7 +212,9 @@ def judged(variant: Variant, median_us: float | None, chance: random.Random, fai
     return row, verdict
 
 
-def status(state: SessionState = SessionState.RUNNING, *, round: int, best: str | None, alive: bool = True, **more: object) -> EngineStatus:
+def status(
+    state: SessionState = SessionState.RUNNING, *, round: int, best: str | None, alive: bool = True, **more: object
+) -> EngineStatus:
     """This very process plays the engine."""
     now = time.time()
     me = psutil.Process()
@@ -205,12 +224,21 @@ def status(state: SessionState = SessionState.RUNNING, *, round: int, best: str 
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def small_session(folder: Path, *, state: SessionState = SessionState.RUNNING, alive: bool = True, notices: tuple[str, ...] = ()) -> Path:
+def small_session(
+    folder: Path, *, state: SessionState = SessionState.RUNNING, alive: bool = True, notices: tuple[str, ...] = ()
+) -> Path:
     """Four rounds with everything in them that a screen can show: about forty variants."""
     chance = random.Random(7)
     store = Store.create(folder, settings(), problem())
     store.put_contract(contract())
-    store.put_prepared({"baselines_us": {"eager": EAGER_US, "compile": EAGER_US * 0.82}, "floor_us": FLOOR_US, "notes": [], "facts": {}})
+    store.put_prepared(
+        {
+            "baselines_us": {"eager": EAGER_US, "compile": EAGER_US * 0.82},
+            "floor_us": FLOOR_US,
+            "notes": [],
+            "facts": {},
+        }
+    )
     best: tuple[float, str] = (9e9, "")
     now = time.time()
     starter, verdict = judged(_written(store, "starter", 0, VariantKind.STARTER, None, chance), 5210.0, chance)
@@ -232,11 +260,24 @@ def small_session(folder: Path, *, state: SessionState = SessionState.RUNNING, a
                 idea = replace(idea, status=IdeaStatus.PRUNED)
             store.put_ideas([idea])
             for attempt in range(3):
-                row = _written(store, title, number, VariantKind.ATTEMPT, id, chance, call=call, author=author, parent=idea.parent)
+                row = _written(
+                    store, title, number, VariantKind.ATTEMPT, id, chance, call=call, author=author, parent=idea.parent
+                )
                 if number == 4 and index >= 2:
-                    waiting = (VariantState.RUNNING, VariantState.COMPILING, VariantState.QUEUED, VariantState.WRITING, VariantState.WAITING, VariantState.WAITING)
+                    waiting = (
+                        VariantState.RUNNING,
+                        VariantState.COMPILING,
+                        VariantState.QUEUED,
+                        VariantState.WRITING,
+                        VariantState.WAITING,
+                        VariantState.WAITING,
+                    )
                     here = waiting[(index - 2) * 3 + attempt]
-                    candidate = row.candidate if here in (VariantState.RUNNING, VariantState.COMPILING, VariantState.QUEUED) else None
+                    candidate = (
+                        row.candidate
+                        if here in (VariantState.RUNNING, VariantState.COMPILING, VariantState.QUEUED)
+                        else None
+                    )
                     store.put_variants([replace(row, state=here, candidate=candidate)])
                     continue
                 if (index + attempt + number) % 3 == 0:
@@ -244,7 +285,9 @@ def small_session(folder: Path, *, state: SessionState = SessionState.RUNNING, a
                     failure += 1
                     store.add_verdict(failed, verdict)
                     if failure % 2:
-                        repair = _written(store, title, number, VariantKind.REPAIR, id, chance, parent=row.id, author=author)
+                        repair = _written(
+                            store, title, number, VariantKind.REPAIR, id, chance, parent=row.id, author=author
+                        )
                         store.add_verdict(*judged(repair, level * chance.uniform(1.0, 1.2), chance))
                     continue
                 time_us = level * chance.uniform(0.93, 1.25)
@@ -279,7 +322,11 @@ def _written(store: Store, title: str, number: int, kind: VariantKind, idea: str
              parent: str | None = None, author: str = "playbook", call: int | None = None) -> Variant:  # fmt: skip
     block = chance.choice((128, 256, 512))
     id = store.next_variant_id()
-    candidate = Candidate(source=SOURCE.format(title=title, block=block, number=id), language=Language.CUDA, defines=(("BLOCK", str(block)),))
+    candidate = Candidate(
+        source=SOURCE.format(title=title, block=block, number=id),
+        language=Language.CUDA,
+        defines=(("BLOCK", str(block)),),
+    )
     digest = store.add_candidate(candidate)
     return Variant(id=id, idea=idea, round=number, parent=parent, kind=kind, author=author, name=f"BLOCK={block}",
                    language=Language.CUDA, candidate=digest, defines=candidate.defines, tunables=True, call=call,
@@ -292,7 +339,9 @@ def large_session(folder: Path, variants: int, *, running: int = 8) -> Path:
     store = Store.create(folder, settings(rounds=2 + variants // 256), problem())
     store.put_contract(contract())
     store.put_prepared({"baselines_us": {"eager": EAGER_US}, "floor_us": FLOOR_US})
-    digest = store.add_candidate(Candidate(source=SOURCE.format(title="large", block=128, number=0), language=Language.CUDA))
+    digest = store.add_candidate(
+        Candidate(source=SOURCE.format(title="large", block=128, number=0), language=Language.CUDA)
+    )
     ideas: list[Idea] = []
     rows: list[Variant] = []
     best: tuple[float, str] = (9e9, "")
@@ -334,5 +383,3 @@ def touch_running(store: Store, count: int) -> None:
     running = [v for v in tree.variants.values() if v.state in (VariantState.RUNNING, VariantState.QUEUED)][:count]
     flipped = {VariantState.RUNNING: VariantState.QUEUED, VariantState.QUEUED: VariantState.RUNNING}
     store.put_variants([replace(v, state=flipped[v.state]) for v in running])
-
-

@@ -117,7 +117,7 @@ class Editor(ModalScreen[str | None]):
         " Editor TextArea { border: none; height: 1fr; padding: 0 1; }" + QUIET_INPUT
     )
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", show=False),
+        Binding("escape", "leave", show=False, priority=True),
         Binding("ctrl+o", "send", show=False, priority=True),
         Binding("ctrl+t", "outside", show=False, priority=True),
     ]

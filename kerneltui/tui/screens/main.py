@@ -22,7 +22,7 @@ from kerneltui.tui.feed import Feed, FeedFailed, SessionChanged, SessionLoaded
 from kerneltui.tui.filters import FilterProblem, parse_filter
 from kerneltui.tui.model import Model
 from kerneltui.tui.outline import NodeKind, Row
-from kerneltui.tui.render import one_line
+from kerneltui.tui.render import one_line, wrap
 from kerneltui.tui.screens.deeds import Deeds
 from kerneltui.tui.screens.hands import Hands
 from kerneltui.tui.widgets.detail import Detail
@@ -210,11 +210,9 @@ class MainScreen(Deeds, Screen[None]):
             width = self.size.width
             lines = panels.banner(self.model, self.trouble, self.glyphs, now, width, self._last_words)
         elif self.trouble:
-            lines = [
-                [(f" {one_line(self.trouble)}", "error")],
-                [(" It is tried again every two seconds. q closes.", "muted")],
-            ]
-        if self.size.height < 30:
+            lines = [[(" " + line, "error")] for line in wrap(one_line(self.trouble), self.size.width - 2)]
+            lines.append([(" It is tried again every two seconds. q closes.", "muted")])
+        if self.size.height < 30 and self._model is not None:
             lines = lines[:1]
         if len(lines) != len(bar.lines) or not bar.lines:
             bar.display = bool(lines)

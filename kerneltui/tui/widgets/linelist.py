@@ -20,6 +20,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from kerneltui.tui.render import to_ascii
+
 Span = tuple[str, str]  # text, token of the theme
 Line = str | Sequence[Span]  # a plain line, or one in several colours
 
@@ -124,6 +126,8 @@ class LineList(ScrollView, can_focus=True):
     def _build(self, row: int, left: int, width: int, at_cursor: bool) -> Strip:
         base = self.base_style()
         segments = self.draw(row, left, width)
+        if self.app.ascii_only:  # type: ignore[attr-defined]
+            segments = [Segment(to_ascii(text), style) for text, style, _ in segments]
         strip = Strip([Segment(text, base + style if style else base) for text, style, _ in segments])
         strip = strip.adjust_cell_length(width, base)
         if not at_cursor:

@@ -10,6 +10,7 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
+from kerneltui.tui.render import to_ascii
 from kerneltui.tui.widgets.linelist import Span, clip
 
 
@@ -26,6 +27,8 @@ class OneLine(Widget):
 
     def set(self, left: Sequence[Span], right: Sequence[Span] = ()) -> None:
         """Repaint only if something differs."""
+        if self.app.ascii_only:  # type: ignore[attr-defined]
+            left, right = _ascii(left), _ascii(right)
         left, right = tuple(left), tuple(right)
         if (left, right) != (self.left, self.right):
             self.left, self.right = left, right
@@ -50,6 +53,10 @@ class OneLine(Widget):
         left = Strip(_based(clip(self.left, 0, room, self.style_of), base)).adjust_cell_length(room, base)
         right = Strip(_based(clip(ends, 0, width, self.style_of), base))
         return Strip.join([left, right]).adjust_cell_length(width, base)
+
+
+def _ascii(spans: Sequence[Span]) -> list[Span]:
+    return [(to_ascii(text), token) for text, token in spans]
 
 
 def _based(segments: list[Segment], base: Style) -> list[Segment]:
