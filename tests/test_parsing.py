@@ -222,6 +222,11 @@ def test_modules() -> None:
     )
 
 
+def test_a_monstrous_answer_is_not_read() -> None:
+    problem = read("x" * 1_000_001).problem
+    assert problem == "the answer is 1,000,001 characters long; more than 1,000,000 are not read"
+
+
 def test_thinking_that_ate_the_budget() -> None:
     answer = read("", "length", tokens_out=4096, tokens_reasoning=4000)
     assert answer.problem == "4,000 of 4,096 tokens went into thinking: raise the cap (max_tokens)"

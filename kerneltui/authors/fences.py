@@ -57,14 +57,13 @@ def strip_thinking(text: str) -> tuple[str, str, bool]:
             if was_fence or fence is not None:
                 kept.append(line)
                 continue
-        rest = line
+        at = 0
         while True:
-            match = find_tag(rest, closing=inside)
+            match = find_tag(line, at, closing=inside)
+            (thought if inside else kept).append(line[at : match.start() if match else None])
             if match is None:
-                (thought if inside else kept).append(rest)
                 break
-            (thought if inside else kept).append(rest[: match.start()])
-            rest = rest[match.end() :]
+            at = match.end()
             inside = not inside
             seen_opening = True
     if not seen_opening:
@@ -77,10 +76,10 @@ def text_lines(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def find_tag(line: str, *, closing: bool) -> re.Match[str] | None:
-    for match in TAG.finditer(line):
-        quoted = line[: match.start()].endswith("`") and line[match.end() :].startswith("`")
-        if bool(match["end"]) == closing and not quoted:
+def find_tag(line: str, start: int, *, closing: bool) -> re.Match[str] | None:
+    for match in TAG.finditer(line, start):
+        before, after = line[match.start() - 1 : match.start()], line[match.end() : match.end() + 1]
+        if bool(match["end"]) == closing and not (before == after == "`"):
             return match
     return None
 

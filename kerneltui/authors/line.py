@@ -184,8 +184,8 @@ class Line:
             veil.pass_on()
             veil.say(f"\n[{fault.message}]\n")
         error = explain(fault, self.settings)
-        if isinstance(error, AuthorUnavailable) and fault.retry_after_s is not None:
-            self.gate.close(fault.retry_after_s)
+        if isinstance(error, AuthorUnavailable) and (fault.retry_after_s is not None or fault.status == 429):
+            self.gate.close(self.pace.first_s if fault.retry_after_s is None else fault.retry_after_s)
         return error
 
     def leave_out(self, fault: Fault, sent: Parameters, log: Log) -> bool:

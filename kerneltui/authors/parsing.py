@@ -18,6 +18,8 @@ from kerneltui.authors.ideas import read_ideas
 from kerneltui.authors.mending import inline_headers, mend_code, mend_text
 from kerneltui.records import Language
 
+LONGEST = 1_000_000  # characters of an answer; a source file has a few thousand
+MOST_ENDS = 20  # fences that are tried as the end of a block
 TRUNCATED = frozenset(("length", "max_tokens", "max_output_tokens"))
 OTHER_LANGUAGES = frozenset(
     """python py bash sh shell console text txt json yaml toml diff patch makefile cmake md markdown output log ptx sass
@@ -71,6 +73,9 @@ def read_answer(ask: Ask, reply: Reply, *, block: int | None = None) -> Answer:
 
     `block` takes that fenced block (from 0) instead of the one that would be chosen.
     """
+    if len(reply.text) > LONGEST:
+        problem = f"the answer is {len(reply.text):,} characters long; more than {LONGEST:,} are not read"
+        return Answer(problem=problem, reply=reply)
     text, notes = mend_text(reply.text)
     text, thinking, thinking_open = strip_thinking(text)
     if thinking.strip():
@@ -223,11 +228,11 @@ def extend(reading: Reading, block: Block) -> str | None:
     """The block up to the first later fence at which nothing is left open."""
     lines = reading.text.split("\n")
     first = block.first_line  # index of the line after the opening fence
-    for end in range(block.last_line, len(lines)):
-        if lines[end].strip() == "```":
-            text = "\n".join(lines[first:end]) + "\n"
-            if not open_ends(text, reading.language):
-                return text
+    ends = [at for at in range(block.last_line, len(lines)) if lines[at].strip() == "```"]
+    for end in ends[:MOST_ENDS]:
+        text = "\n".join(lines[first:end]) + "\n"
+        if not open_ends(text, reading.language):
+            return text
     return None
 
 
