@@ -66,6 +66,12 @@ def field_line(name: str, value: str, token: str = "", width: int = 13) -> Line:
     return [(f" {name:<{width}}", "muted"), (plain(value).replace("\n", " "), token)]
 
 
+def field_lines(name: str, value: str, width: int) -> list[Line]:
+    """The same, over as many lines as it takes."""
+    first, *rest = wrap(value, max(20, width - 15)) or [""]
+    return [[(f" {name:<13}", "muted"), (first, "")], *[[(" " * 14 + line, "")] for line in rest]]
+
+
 def paragraph(text: str, width: int, token: str = "", indent: int = 1) -> list[Line]:
     """Wrapped text."""
     return [[(" " * indent + line, token)] for line in wrap(text, max(20, width - indent - 1))]
@@ -380,7 +386,7 @@ def idea_lines(model: Model, idea: Idea | None, variant: Variant | None, glyphs:
         found += _idea_head(model, idea, glyphs)
         found += [BLANK, *paragraph(idea.text or "(no text)", width)]
         found += [BLANK] + [
-            field_line(name, value)
+            line
             for name, value in (
                 ("bottleneck", idea.bottleneck),
                 ("technique", idea.technique),
@@ -389,6 +395,7 @@ def idea_lines(model: Model, idea: Idea | None, variant: Variant | None, glyphs:
                 ("card", idea.key),
             )
             if value
+            for line in field_lines(name, value, width)
         ]
         if idea.note:
             found += [BLANK, heading("note"), *paragraph(idea.note, width)]
@@ -501,35 +508,26 @@ def session_lines(model: Model, glyphs: Glyphs, width: int) -> list[Line]:
     """Problem, device, baselines, notices, settings."""
     problem, status, settings = model.problem, model.tree.status, model.tree.settings
     found: list[Line] = [heading(one_line(problem.title or problem.name))]
-    found.append(
-        field_line("reference", f"{problem.path}, {problem.dtype}, tolerance {settings.tolerance or problem.tolerance}")
+    found += field_lines(
+        "reference", f"{problem.path}, {problem.dtype}, tolerance {settings.tolerance or problem.tolerance}", width
     )
     if status.device:
         device = status.device
-        found.append(field_line("device", f"{device.name} {device.architecture}, {device.compiler} {device.toolkit}"))
+        found += field_lines(
+            "device", f"{device.name} {device.architecture}, {device.compiler} {device.toolkit}", width
+        )
     if model.contract:
-        found.append(field_line("function", model.contract.function))
+        found += field_lines("function", model.contract.function, width)
     for name, median_us in sorted(dict(model.prepared.get("baselines_us") or {}).items()):
-        found.append(field_line(f"{name}", words.time_text(float(median_us), glyphs)))
+        found += field_lines(f"{name}", words.time_text(float(median_us), glyphs), width)
     if model.prepared.get("floor_us"):
-        found.append(field_line("floor", words.time_text(float(model.prepared["floor_us"]), glyphs)))
-    found.append(
-        field_line(
-            "search",
-            f"{settings.rounds} rounds, {settings.ideas} ideas a parent, {settings.variants} variants an idea, beam {settings.beam}",
-        )
-    )
-    found.append(
-        field_line(
-            "authors",
-            ", ".join(
-                author.name or (f"{author.kind}:{author.model}" if author.model else author.kind)
-                for author in settings.authors
-            ),
-        )
-    )
-    found.append(field_line("budget", words.budget_text(settings.budget)))
-    found.append(field_line("folder", str(model.folder)))
+        found += field_lines("floor", words.time_text(float(model.prepared["floor_us"]), glyphs), width)
+    widths = f"{settings.rounds} rounds, {settings.ideas} ideas a parent, {settings.variants} variants an idea"
+    found += field_lines("search", f"{widths}, beam {settings.beam}", width)
+    names = [each.name or (f"{each.kind}:{each.model}" if each.model else each.kind) for each in settings.authors]
+    found += field_lines("authors", ", ".join(names), width)
+    found += field_lines("budget", words.budget_text(settings.budget), width)
+    found += field_lines("folder", str(model.folder), width)
     notices = [*status.notices, *(str(note) for note in model.prepared.get("notes") or ())]
     if notices:
         found += [BLANK, heading("worth knowing")]

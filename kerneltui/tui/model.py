@@ -119,6 +119,13 @@ class Model:
         self.events = [*self.events, *changed.events][-EVENTS_KEPT:]
         self.pending, self.contract, self.prepared = changed.pending, changed.contract, changed.prepared
 
+    def doing(self, node: str) -> str:
+        """What a process does with a node now, in words; "" if none has it."""
+        for worker in self.tree.status.workers:
+            if worker.node == node and worker.doing:
+                return f"{worker.doing} on {worker.name}" if worker.doing != "queued" else ""
+        return ""
+
     # ----------------------------------------------------------------- single facts
 
     def subject(self, variant: Variant) -> Subject:

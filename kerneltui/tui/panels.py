@@ -110,15 +110,23 @@ def workers(model: Model, glyphs: Glyphs, now: float, width: int) -> list[Line]:
     found: list[Line] = []
     resting = model.is_resting()
     for worker in model.tree.status.workers:
-        name = fit(one_line(worker.name), 12)
+        name = fit(one_line(worker.name), 18 if width >= 70 else 12, glyphs.cut)
         if not worker.doing or resting:
             found.append([(f" {name}", "muted"), (" idle" if not resting else " -", "muted")])
             continue
         spent = words.span_text(now - worker.since) if worker.since else ""
-        doing = cut(one_line(worker.doing), max(8, width - 32), glyphs.cut)
+        doing = cut(one_line(worker.doing), max(8, width - (38 if width >= 70 else 32)), glyphs.cut)
         found.append([(f" {name} ", ""), (fit(worker.node, 8), "muted"), (f" {doing}", "run"), (f"  {spent}", "muted")])
     if not found:
-        found.append([(" No engine is at work.", "muted")])
+        prepares = model.engine_alive and not resting
+        found.append(
+            [
+                (
+                    " The engine prepares the problem." if prepares else " No engine is at work.",
+                    "run" if prepares else "muted",
+                )
+            ]
+        )
     return found
 
 

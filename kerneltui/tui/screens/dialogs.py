@@ -26,9 +26,7 @@ QUIET_INPUT = "Input { border: none; height: 1; padding: 0; background: $surface
 class Ask(ModalScreen[str | None]):
     """One line of text at the foot of the screen. Enter gives it, escape gives None."""
 
-    DEFAULT_CSS = (
-        "Ask { align: left bottom; background: transparent; } Ask > Vertical { height: 4; background: $panel; }"
-    )
+    DEFAULT_CSS = "Ask { align: left bottom; } Ask > Vertical { height: 4; background: $panel; }"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", show=False)]
 
     def __init__(self, title: str, value: str = "", hint: str = "", check: Callable[[str], str] | None = None) -> None:
@@ -61,7 +59,7 @@ class Ask(ModalScreen[str | None]):
 class Confirm(ModalScreen[bool]):
     """A question that only y answers with yes."""
 
-    DEFAULT_CSS = "Confirm { align: left bottom; background: transparent; } Confirm > OneLine { background: $panel; }"
+    DEFAULT_CSS = "Confirm { align: left bottom; } Confirm > OneLine { background: $panel; }"
 
     def __init__(self, question: str) -> None:
         super().__init__()
@@ -88,7 +86,7 @@ class Confirm(ModalScreen[bool]):
 class Pick(ModalScreen[str | None]):
     """One key out of a few, such as y then c."""
 
-    DEFAULT_CSS = "Pick { align: left bottom; background: transparent; } Pick > OneLine { background: $panel; }"
+    DEFAULT_CSS = "Pick { align: left bottom; } Pick > OneLine { background: $panel; }"
 
     def __init__(self, title: str, choices: Sequence[tuple[str, str]]) -> None:
         super().__init__()
@@ -112,7 +110,7 @@ class Editor(ModalScreen[str | None]):
     """A text to edit; kept as a draft while it is typed, so that escape loses nothing."""
 
     DEFAULT_CSS = (
-        "Editor { align: center middle; background: transparent; }"
+        "Editor { align: center middle; }"
         " Editor > Vertical { width: 92%; height: 88%; background: $panel; }"
         " Editor TextArea { border: none; height: 1fr; padding: 0 1; }" + QUIET_INPUT
     )
@@ -216,8 +214,8 @@ class Help(ModalScreen[None]):
     """Every key, from the table."""
 
     DEFAULT_CSS = (
-        "Help { align: center middle; background: transparent; }"
-        " Help > Vertical { width: 92%; max-width: 100; height: 90%; background: $panel; }"
+        "Help { align: center middle; }"
+        " Help > Vertical { width: 94%; max-width: 130; height: 90%; background: $panel; }"
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "dismiss(None)", show=False)]
 
@@ -236,17 +234,27 @@ def help_lines() -> list[Line]:
     """The action table as text, by group."""
     found: list[Line] = []
     for group, title in GROUP_TITLES.items():
-        found += ["", [(f" {title}", "round")]] if found else [[(f" {title}", "round")]]
+        found += [""] * bool(found) + [[(f" {title}", "round")]]
         if group == "move":
-            moves = (("j k", "down, up"), ("ctrl+d ctrl+u", "half a page"), ("g G", "first, last"),
-                     ("h l", "close or to the parent; open or into it"))  # fmt: skip
-            found += [[(f"  {keys:<16}", "key"), (text, "")] for keys, text in moves]
-        for action in ACTIONS:
-            if action.group == group:
-                keys = " ".join(key_text(key) for key in action.keys) or f":{action.command}"
-                tail: list[Span] = [(f"   kerneltui {action.twin}", "muted")] if action.twin else []
-                found.append([(f"  {keys:<16}", "key"), (action.title, ""), *tail])
+            moves = (
+                ("j k", "down, up"),
+                ("^d ^u", "half a page"),
+                ("g G", "first, last"),
+                ("h l", "close or to the parent; open or into it"),
+            )
+            found += [[(f"  {keys:<15}", "key"), (text, "")] for keys, text in moves]
+        found += [_help_line(action) for action in ACTIONS if action.group == group]
     return found
+
+
+def _help_line(action: Action) -> Line:
+    name: Span = (
+        (f"  {' '.join(key_text(key) for key in action.keys):<10}", "key")
+        if action.keys
+        else (f"  :{action.command:<14}", "muted")
+    )
+    twin: list[Span] = [(f"  kerneltui {action.twin}", "muted")] if action.twin else []
+    return [name, (f"{action.title:<68}", ""), *twin]
 
 
 class Choices(LineList):
@@ -277,7 +285,7 @@ class Palette(ModalScreen[str | None]):
     """Every command by name; what is typed after a name is its argument."""
 
     DEFAULT_CSS = (
-        "Palette { align: left bottom; background: transparent; }"
+        "Palette { align: left bottom; }"
         " Palette > Vertical { height: 60%; max-height: 18; background: $panel; }" + QUIET_INPUT
     )
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -63,6 +63,7 @@ class HomeScreen(Listing):
         self.known: list[Known] = []
         self.problems: list[Problem] = []
         self.remarks: list[str] = []
+        self._surveyed = False
         self._kept: dict[Path, tuple[float, Known]] = {}
 
     def on_mount(self) -> None:
@@ -79,15 +80,19 @@ class HomeScreen(Listing):
         """In a thread."""
         known = [self._know(folder) for folder in list_sessions()]
         problems = self.problems or list_problems()
-        remarks = self.remarks or [f"{kind}: {one_line(text)}" for kind in ("cuda", "cpu") for text in missing(kind)]
-        self.post_message(SessionsRead(known, problems, remarks))
+        self.post_message(SessionsRead(known, problems, self.remarks))
+        if not self._surveyed:  # asking compilers and drivers takes a while
+            self._surveyed = True
+            remarks = [f"{kind}: {one_line(text)}" for kind in ("cuda", "cpu") for text in missing(kind)]
+            self.post_message(SessionsRead(known, problems, remarks))
 
     def _know(self, folder: Path) -> Known:
         changed = max(path.stat().st_mtime for path in folder.glob("session.db*"))
         kept = self._kept.get(folder)
         if kept is None or kept[0] != changed:
             kept = self._kept[folder] = (changed, know(folder))
-        return kept[1]
+        known = kept[1]
+        return known if known.tree is None else replace(known, alive=is_running(known.tree.status))
 
     def on_sessions_read(self, message: SessionsRead) -> None:
         self.known, self.problems, self.remarks = message.known, message.problems, message.remarks

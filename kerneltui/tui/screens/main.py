@@ -178,7 +178,7 @@ class MainScreen(Deeds, Screen[None]):
         self.tree_list.sync(dirty | {f"r{number}" for number in self.model.outline.round_numbers()[-1:]})
         self.paint_panels(now)
         row = self.current
-        if row is not None and (row.id in dirty or row.kind is NodeKind.ROUND):
+        if row is None or row.id in dirty or row.kind is NodeKind.ROUND:
             self.show_detail()
 
     def paint_all(self) -> None:

@@ -47,7 +47,8 @@ class OneLine(Widget):
         base = self.rich_style + self.style_of(self.line_token())
         ends = list(self.right)
         room = width - sum(cell_len(text) for text, _ in ends)
-        while ends and room < width // 3:
+        wanted = min(sum(cell_len(text) for text, _ in self.left), width)
+        while ends and room < wanted:  # what stands at the right is the lesser half
             text, _ = ends.pop(0)
             room += cell_len(text)
         left = Strip(_based(clip(self.left, 0, room, self.style_of), base)).adjust_cell_length(room, base)

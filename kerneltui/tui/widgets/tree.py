@@ -148,7 +148,7 @@ class TreeList(LineList):
             (tally.ok, tally.fail, tally.running, tally.waiting, tally.best.id if tally.best else "") if tally else ()
         )
         return (item, self._changes.get(item.id, 0), counts, self._epoch, item.id in self.model.marks,
-                self.model.asked(item.id), item.id == self.model.tree.status.best, outline.is_open(item))  # fmt: skip
+                self.model.asked(item.id), self.model.doing(item.id) if item.kind is NodeKind.VARIANT else "", item.id == self.model.tree.status.best, outline.is_open(item))  # fmt: skip
 
     def draw(self, row: int, left: int, width: int) -> list[Segment]:
         assert self.model is not None
@@ -239,7 +239,7 @@ class TreeList(LineList):
         remarks = [text for text, wanted in (
             (f"{asked} asked", asked), ("pinned", variant.pinned), ("pruned", gone and not asked),
             ("human", variant.human), ("note", variant.note)) if wanted]  # fmt: skip
-        note = " ".join(remarks)
+        note = " ".join(remarks if width >= WIDE else remarks[:1])
         name = self._label_of(variant)
         if variant.outcome is not Outcome.CORRECT:
             return self._told(lead, variant, name, note, width)
@@ -280,7 +280,8 @@ class TreeList(LineList):
             lead.append((f"{words.outcome_text(variant):<8}", "fail"))
             text = reason or name
         elif variant.state in words.ACTIVE:
-            text, token = f"{variant.state}  {name}", "run"
+            doing = self.model.doing(variant.id) if self.model else ""
+            text, token = f"{name}  {doing or variant.state}", "run"
         else:
             text = f"{name}  waits" if variant.state != "cancelled" else f"{name}  cut"
         room = width - (cell_len(note) + 2 if note else 0)
