@@ -134,7 +134,7 @@ async def test_defines_and_flags_reach_the_compiler(cpu: Device, tmp_path: Path)
         ("", "the source is empty"),
         (" \n\n", "the source is empty"),
         ("int x;\n\0", "line 2: the source holds binary data (a NUL byte)"),
-        ("x" * 20_000_000, "the source has 20.0 MB; at most 4 MB are compiled"),
+        ("x" * 20_000_000, "the source has 20.0 MB; at most 1 MB are compiled"),
         ("#error this is wrong", "line 1: #error this is wrong"),
         ('#include "nothing.h"', "line 1: nothing.h: No such file or directory"),
     ],
@@ -356,6 +356,14 @@ ptxas info    : Used 40 registers, used 1 barriers, 2048 bytes smem, 544 bytes c
 )  # fmt: skip
 def test_the_first_real_error_is_the_message(log: str, message: str) -> None:
     assert compiler_log.first_error(log) == message
+
+
+@pytest.mark.parametrize("piece", ["x", "a/", "a:1", "kernel.cpp:1:1: ", "undefined ", "(", "error "])
+def test_a_log_made_to_be_slow_is_read_in_time(piece: str) -> None:
+    log = piece * (30_000_000 // len(piece))
+    assert len(compiler_log.first_error(log)) <= compiler_log.MESSAGE_LIMIT
+    assert compiler_log.kernel_resources(log) == ()
+    assert len(compiler_log.first_error("\n".join([log[:1000]] * 3000))) <= compiler_log.MESSAGE_LIMIT
 
 
 # --------------------------------------------------------------------------- the cache

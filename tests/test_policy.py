@@ -51,6 +51,20 @@ def test_damaged_source_is_read_to_its_end(source: str) -> None:
     assert isinstance(check_source(cuda(source), POLICY), list)
 
 
+@pytest.mark.parametrize(
+    "piece", ["<<<", "__attribute__((", "[[", "asm(", "a.", "P(", "#define P(a,b) a##b\n", 'R"(', "/*", "\\\n"]
+)
+def test_source_made_to_be_slow_is_read_in_time(piece: str) -> None:
+    source = "#define P(a, b) a##b\n" + piece * (300_000 // len(piece))
+    assert isinstance(check_source(cuda(source), POLICY), list)
+
+
+def test_python_made_to_be_deep_is_read_or_refused() -> None:
+    for source in ("x" + ".y" * 900, "x" + ".y" * 100_000, "(" * 150 + ")" * 150, "-" * 100_000 + "1"):
+        found = check_source(Candidate(source=f"import torch\n{source} = 1\n", language=Language.PYTHON), POLICY)
+        assert isinstance(found, list)
+
+
 # --------------------------------------------------------------------------- what is refused, and its honest twin
 
 CPP_CHEATS = [

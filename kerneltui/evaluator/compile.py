@@ -45,7 +45,7 @@ from kerneltui.records import (
 log = logging.getLogger(__name__)
 
 BUILD_VERSION = 1  # raise when flags or steps change: older builds are not believed
-SOURCE_LIMIT_BYTES = 4 << 20
+SOURCE_LIMIT_BYTES = 1 << 20
 LOG_LIMIT_BYTES = 64 << 20
 FULL_DISK_BYTES = 32 << 20
 SECONDS_TO_SPARE = 30.0
@@ -83,7 +83,7 @@ async def build(
     unreadable = _what_is_unreadable(candidate)
     if unreadable:
         return _verdict(Outcome.COMPILE_ERROR, unreadable, "", device)
-    findings = check_source(candidate, policy)
+    findings = await asyncio.to_thread(check_source, candidate, policy)
     if any(finding.refused for finding in findings):
         return _refusal(findings, device)
     if candidate.language is Language.PYTHON:
@@ -96,7 +96,7 @@ async def build(
     built = await compile_library(candidate, contract, device, cache=cache, deadline_s=deadline_s, say=say)
     if isinstance(built, Verdict):
         return built
-    findings += check_binary(built.library, contract, policy, cubin=built.cubin)
+    findings += await asyncio.to_thread(check_binary, built.library, contract, policy, cubin=built.cubin)
     if any(finding.refused for finding in findings):
         return _refusal(findings, device, built)
     return _with_checks(built, findings)

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 from kerneltui.records import KernelResources
 
 MESSAGE_LIMIT = 300
-HEAD, TAIL = 2_000_000, 200_000  # characters
+HEAD, TAIL, LINE = 2_000_000, 200_000, 800  # characters
 # In order: the first pattern that matches anywhere gives the message.
 ERRORS = (
     re.compile(
-        r"^[^\s:(]*?(?P<file>[\w.+-]+)[:(](?P<line>\d+)\)?(?::\d+)?: (?:fatal )?(?:catastrophic )?(?:error|erreur|Fehler|errore): (?P<text>.+)$",
+        r"^(?:[^\s:(]*/)?(?P<file>[\w.+-]+)[:(](?P<line>\d+)\)?(?::\d+)?: (?:fatal )?(?:catastrophic )?(?:error|erreur|Fehler|errore): (?P<text>.+)$",
         re.M,
     ),
     re.compile(r"^(?P<file>[\w./+-]+)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.+)$", re.M),
@@ -59,8 +59,9 @@ def first_error(log: str) -> str:
 
 
 def _ends(log: str) -> str:
-    """Where the first error and the last words stand: a log of 50 MB is not searched whole."""
-    return log if len(log) <= HEAD + TAIL else f"{log[:HEAD]}\n{log[-TAIL:]}"
+    """Where the first error and the last words stand: neither 50 MB nor lines without end are searched whole."""
+    ends = log if len(log) <= HEAD + TAIL else f"{log[:HEAD]}\n{log[-TAIL:]}"
+    return "\n".join(line[:LINE] for line in ends.split("\n"))
 
 
 def _clean(parts: dict[str, str | None]) -> str:

@@ -202,9 +202,8 @@ def _library(tree: ast.AST, policy: Policy) -> Iterator[Finding]:
 
 def dotted(node: ast.AST) -> str:
     """`a.b.c` as text; "" for anything less plain."""
-    if isinstance(node, ast.Name):
-        return node.id
-    if isinstance(node, ast.Attribute):
-        owner = dotted(node.value)
-        return f"{owner}.{node.attr}" if owner else ""
-    return ""
+    names: list[str] = []
+    while isinstance(node, ast.Attribute):
+        names.append(node.attr)
+        node = node.value
+    return ".".join([node.id, *reversed(names)]) if isinstance(node, ast.Name) else ""

@@ -119,13 +119,14 @@ def directive_lines(found: list[Token]) -> list[list[Token]]:
     return [line[1:] for line in lines]
 
 
-def matching(found: list[Token], start: int) -> int:
-    """Index of the bracket that closes the one at `start`; the last index where none does."""
+def matching(found: list[Token], start: int, reach: int) -> int:
+    """Index of the bracket that closes the one at `start`; where none does within `reach`, the last looked at."""
     pairs = {"(": ")", "[": "]", "{": "}", "[[": "]"}
     opening, closing, depth = found[start].text, pairs[found[start].text], 0
-    for index in range(start, len(found)):
+    end = min(len(found), start + reach)
+    for index in range(start, end):
         text = found[index].text
         depth += (text == opening) - (text == closing)
         if depth == 0:
             return index
-    return len(found) - 1
+    return end - 1
