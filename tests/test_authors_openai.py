@@ -337,6 +337,18 @@ async def test_a_refused_parameter_is_left_out_once_and_for_all() -> None:
     assert (first.source, second.source, second.notes) == (KERNEL, KERNEL, ())
 
 
+async def test_calls_under_way_together_each_leave_a_refused_parameter_out() -> None:
+    refusal = Behaviour(kind="unsupported", parameter="temperature", wait_s=0.1)
+    with ProviderServer() as server:
+        server.choose = lambda request: refusal if "temperature" in request.body else None
+        author = open_at(server, "responses", temperature=0.7)
+        ask = author.prepare(make_ask())
+        answers = await asyncio.gather(*(author.answer(ask) for _ in range(6)))
+        await author.aclose()
+    assert [answer.source for answer in answers] == [KERNEL] * 6
+    assert len(server.requests) == 12
+
+
 async def test_a_second_refusal_names_parameter_model_and_setting() -> None:
     script = [Behaviour(kind="unsupported", parameter=name) for name in ("temperature", "reasoning.effort")]
     with ProviderServer(script) as server, pytest.raises(AuthorStopped) as caught:

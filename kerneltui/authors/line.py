@@ -86,7 +86,8 @@ class Log:
     best: Heard | None = None  # the last that brought text before it broke
     now: Heard | None = None
     notes: list[str] = field(default_factory=list)
-    dropped: bool = False  # a parameter of the settings was left out in this call
+    left_out: set[str] = field(default_factory=set)  # parameters that were refused in this call
+    dropped: bool = False  # one of them stands in the settings
 
 
 @dataclass(slots=True, kw_only=True)
@@ -194,9 +195,11 @@ class Line:
         if name is None:
             return False
         key = self.lines.get(name, "")
-        if name in self.refused or (key and log.dropped):
+        if name in log.left_out or (key and log.dropped):
             return self.settings_at_fault(name, key, fault)
+        # Calls that were under way together each hear the refusal of the same parameter.
         self.refused.add(name)
+        log.left_out.add(name)
         log.dropped = log.dropped or bool(key)
         what = f"`{self.setting(key)}`" if key else f"`{name}`"
         how = f"under another name than {name}" if name in self.renamed else "without it"
