@@ -15,7 +15,7 @@ import torch
 from kerneltui import stats
 from kerneltui.judge.bench import Set
 from kerneltui.judge.compiled import compile_reference
-from kerneltui.judge.cuda import CallsEager, GraphEager, RunnerReplays, RunnerWaited, Watch
+from kerneltui.judge.cuda import CallsEager, GraphEager, RunnerEnqueued, RunnerReplays, RunnerWaited, Watch
 from kerneltui.judge.eager import HostEager
 from kerneltui.judge.fallen import Fallen
 from kerneltui.judge.pairs import Pairs, RunnerCalls, Side, race
@@ -97,9 +97,8 @@ def module_sides(trial: Trial, ring: Sequence[Set]) -> Sides:
     assert trial.runner is not None
     on_host = trial.bench.device.type == "cpu"
     baseline: Side = HostEager(ring) if on_host else CallsEager(ring, waited=False)
-    return Sides(
-        method="module", baseline=baseline, candidate=RunnerCalls(trial.runner, len(ring), lambda: trial.at.left_s)
-    )
+    calls = RunnerCalls if on_host else RunnerEnqueued
+    return Sides(method="module", baseline=baseline, candidate=calls(trial.runner, len(ring), lambda: trial.at.left_s))
 
 
 def cuda_sides(trial: Trial, ring: Sequence[Set], prepared: dict[str, Any]) -> Sides:
@@ -110,7 +109,7 @@ def cuda_sides(trial: Trial, ring: Sequence[Set], prepared: dict[str, Any]) -> S
     left = lambda: trial.at.left_s  # noqa: E731  # read anew at every slice
     if not graphs:
         baseline: Side = CallsEager(ring, waited=False)
-        return Sides(method="calls", baseline=baseline, candidate=RunnerCalls(trial.runner, len(ring), left))
+        return Sides(method="calls", baseline=baseline, candidate=RunnerEnqueued(trial.runner, len(ring), left))
     candidate = RunnerReplays(trial.runner, len(ring), left, trial.call_s)
     try:
         baseline, method = GraphEager(ring, trial.rules.eager_s), "graph"

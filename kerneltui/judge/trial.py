@@ -411,7 +411,7 @@ class Trial:
         end, done = time.monotonic() + budget_s, 0
         for entry in order:
             filled = self.ring[entry]
-            findings = self.findings(filled, self.bench.expect(filled, truth=False))
+            findings = self.findings(filled, self.bench.expect(filled, truth=self.rules.truth))
             reports = [finding.report for finding in findings if finding.report is not None]
             if reports:
                 self.note("timed outputs", CheckResult.FAIL, reports[0].pattern)
