@@ -23,7 +23,7 @@ from fakes import DEVICE, FakeAuthor, FakeEvaluator, device, problem_folder
 
 from kerneltui.authors import Answer, Ask, IdeaDraft
 from kerneltui.engine import decisions, judging, loop, questions, run_session
-from kerneltui.errors import AuthorStopped, AuthorUnavailable, JudgeFailed, SessionError
+from kerneltui.errors import AuthorStopped, AuthorUnavailable, JudgeFailed, ProblemError, SessionError
 from kerneltui.records import (
     AuthorSettings,
     Badge,
@@ -516,6 +516,20 @@ async def test_a_lasting_machine_fault_pauses_with_its_reason(tmp_path: Path) ->
         assert (VariantState.WRITTEN, None) == (tree.variants["v00001"].state, tree.variants["v00001"].outcome)
         await viewer.decide(DecisionKind.RESUME)
         await viewer.until(finished)
+
+
+async def test_a_problem_that_cannot_be_searched_is_said_and_nothing_is_bought(tmp_path: Path) -> None:
+    class Refusing(FakeEvaluator):
+        async def prepare(self) -> Any:
+            raise ProblemError("the reference gives NaN; see problem.toml")
+
+    folder, author = make(tmp_path, authors=(LLM,)), FakeAuthor()
+    with pytest.raises(ProblemError, match="the reference gives NaN"):
+        await run_session(folder, evaluator=Refusing(), authors={LLM.label: author})
+    status = read(folder).status
+    assert (SessionState.PAUSED, None) == (status.state, status.pid)
+    assert "the reference gives NaN; see problem.toml" == status.reason
+    assert [] == author.asked
 
 
 async def test_a_disturbed_timing_is_taken_once_more(tmp_path: Path) -> None:
