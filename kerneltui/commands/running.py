@@ -65,9 +65,11 @@ def run_engine(folder: Path, out: TextIO) -> EngineStatus:
     """The engine in this process until the search ends, with progress on `out`."""
     from kerneltui.engine import run_session
 
+    # An engine that a screen started waits for a person when it cannot go on; one in the foreground says so and ends.
+    stay = bool(os.environ.get("KERNELTUI_DETACHED"))
     progress = Progress(folder, out)
     try:
-        return asyncio.run(run_session(folder, on_event=progress.show))
+        return asyncio.run(run_session(folder, on_event=progress.show, stay=stay))
     finally:
         progress.close()
 

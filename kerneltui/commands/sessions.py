@@ -79,7 +79,7 @@ async def prepare_problem(problem: Problem, settings: Settings) -> Any:
 
 def create_session(problem: Problem, settings: Settings, name: str | None, *, check: bool = True) -> Path:
     """A new session folder; nothing is left behind when the problem or a key is wrong."""
-    from kerneltui.authors.opening import check_ready
+    from kerneltui.authors.keys import check_ready
 
     if name is None:
         folder = sessions_folder() / free_name(sessions_folder(), problem.name)
