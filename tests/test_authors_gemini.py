@@ -1,4 +1,4 @@
-"""What only Gemini does; what both SDKs share is in test_authors_openai.py."""
+"""What only Gemini does; what both SDKs share is in test_authors_openai.py and test_authors_failures.py."""
 
 from __future__ import annotations
 
