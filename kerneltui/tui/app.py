@@ -11,12 +11,12 @@ from typing import ClassVar
 
 from textual.app import App, SuspendNotSupported
 from textual.binding import Binding, BindingType
+from textual.screen import Screen
 
 from kerneltui.errors import SettingsError
 from kerneltui.tui import theme as themes
 from kerneltui.tui.drafts import save_draft
 from kerneltui.tui.driver import Driver, run_guarded
-from kerneltui.tui.feed import Feed
 from kerneltui.tui.render import ASCII, UNICODE
 from kerneltui.tui.screens.main import MainScreen
 
@@ -49,19 +49,20 @@ class KernelTui(App[int]):
             self.open_session(self.folder)
 
     def open_session(self, folder: Path) -> None:
-        """Show a session."""
-        screen = MainScreen.__new__(MainScreen)
-        MainScreen.__init__(screen, Feed(folder, lambda message: screen.post_message(message)))
-        self.push_screen(screen)
+        """Show a session in place of what is shown."""
+        self._show(MainScreen(folder))
 
     def go_home(self) -> None:
-        """Show all sessions."""
+        """Show all sessions in place of what is shown."""
         from kerneltui.tui.screens.home import HomeScreen
 
-        if len(self.screen_stack) > 2:
-            self.pop_screen()
-        if not isinstance(self.screen, HomeScreen):
-            self.push_screen(HomeScreen())
+        self._show(HomeScreen())
+
+    def _show(self, screen: Screen[None]) -> None:
+        if len(self.screen_stack) > 1:
+            self.switch_screen(screen)
+        else:
+            self.push_screen(screen)
 
     def choose_theme(self, name: str) -> None:
         """Another theme, at once."""

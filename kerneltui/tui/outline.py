@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-from kerneltui.records import IdeaStatus, Outcome, Tree, Variant, VariantKind, VariantState, is_ranked
+from kerneltui.records import IdeaStatus, Outcome, Tree, Variant, VariantKind, VariantState, is_ranked, standing
 from kerneltui.tui import words
 
 
@@ -79,8 +79,8 @@ class Tally:
 
 
 def is_faster(variant: Variant, than: Variant | None) -> bool:
-    """Whether its median is the lower one; both are ranked."""
-    return than is None or (variant.median_us or 0.0) < (than.median_us or 0.0)
+    """Whether it stands before the other; both are ranked."""
+    return than is None or standing(variant) < standing(than)
 
 
 @dataclass(slots=True)
@@ -165,7 +165,7 @@ class Outline:
         alive = idea.status not in (IdeaStatus.PRUNED, IdeaStatus.REJECTED)
         tally = Tally(ideas=1)
         for variant in self.below(self._members.get(id, ())):
-            tally.count(variant, alive=alive and not variant.pruned)
+            tally.count(variant, alive=alive and not variant.pruned and self.tree.is_here(variant))
         self.tallies[id] = tally
 
     def below(self, ids: Iterable[str]) -> Iterable[Variant]:
@@ -254,7 +254,7 @@ class Outline:
         for id in part.ideas:
             tally.add(self.tallies[id])
         for variant in self.below(part.loose):
-            tally.count(variant, alive=not variant.pruned)
+            tally.count(variant, alive=not variant.pruned and self.tree.is_here(variant))
         self.tallies[f"r{part.number}"] = tally
         return tally
 
@@ -292,7 +292,7 @@ class Outline:
 
     def _sorted_ideas(self, ids: list[str]) -> list[str]:
         if self.sort is Sort.BEST:
-            return sorted(ids, key=lambda id: (_median(self.tallies[id].best), id))
+            return sorted(ids, key=lambda id: (_leader(self.tallies[id].best), id))
         if self.sort is Sort.NEWEST:
             return ids[::-1]
         if self.sort is Sort.NAME:
@@ -355,14 +355,15 @@ class Outline:
         return found
 
 
-def _median(variant: Variant | None) -> float:
-    return variant.median_us or 0.0 if variant else float("inf")
-
-
 _STATE_ORDER = {word: order for order, word in enumerate(("ok", "RUN", "QUE", "BLD", "WRIT", "WAIT", "n/a"))}
+_LAST = (2, 0.0, "")  # behind all that have a standing
 
 
-def _rank(variant: Variant) -> tuple[int, float, str]:
+def _leader(variant: Variant | None) -> tuple[int, float, str]:
+    return standing(variant) if variant else _LAST
+
+
+def _rank(variant: Variant) -> tuple[int, tuple[int, float, str], str]:
     """Fastest first, then what is being worked on, then what failed."""
-    ranked = is_ranked(variant)
-    return (_STATE_ORDER.get(words.state_word(variant), 9), variant.median_us or 0.0 if ranked else 9e99, variant.id)
+    order = _STATE_ORDER.get(words.state_word(variant), 9)
+    return (order, standing(variant) if is_ranked(variant) else _LAST, variant.id)

@@ -392,7 +392,7 @@ async def test_failures_are_grouped_and_open_as_a_filter(session: Path, open_app
         assert "out: #,# of #,#,# elements wrong, every #nd column" in screen_text(pilot)
         await pilot.press("enter")
         await pilot.pause(0.2)
-        assert "3 of 56 variants" in screen_text(pilot)
+        assert " 3 match" in screen_text(pilot)
 
 
 async def test_home_lists_sessions_and_opens_one(session: Path, open_app: OpenApp) -> None:
@@ -400,6 +400,30 @@ async def test_home_lists_sessions_and_opens_one(session: Path, open_app: OpenAp
         await wait_for(pilot, lambda: "RUN" in screen_text(pilot) and "layernorm" in screen_text(pilot))
         await pilot.press("enter")
         await wait_for(pilot, lambda: "1 Tree" in screen_text(pilot))
+        await pilot.press("colon", *"home", "enter")
+        await wait_for(pilot, lambda: "last activity" in screen_text(pilot))
+        await pilot.press("q")
+        assert pilot.app.return_code == 0
+
+
+async def test_a_new_session_from_home(tmp_path: Path, open_app: OpenApp) -> None:
+    async with open_app(None, 100, 30) as pilot:
+        await wait_for(pilot, lambda: "layernorm" in screen_text(pilot))
+        await pilot.press("n", *"-mine", "enter")
+        await wait_for(pilot, lambda: "session.toml" in screen_text(pilot))
+        area = pilot.app.screen.query_one(TextArea)
+        area.load_text(area.text.replace("rounds = 5", "rounds = many"))
+        await pilot.press("ctrl+o")
+        await pilot.pause(0.1)
+        assert "session.toml" in screen_text(pilot)  # a broken file is not taken
+        area.load_text(area.text.replace("rounds = many", "rounds = 7"))
+        await pilot.press("ctrl+o")
+        await wait_for(pilot, lambda: "No engine has run here yet" in screen_text(pilot))
+        name = f"{pilot.app.screen.model.problem.name}-mine"
+    made = list((tmp_path / "sessions").iterdir())
+    assert [folder.name for folder in made] == [name]
+    with Store.open(made[0]) as store:
+        assert store.settings().rounds == 7
 
 
 async def test_theme_changes_at_once(session: Path, open_app: OpenApp) -> None:

@@ -8,27 +8,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kerneltui.records import DecisionKind
-from kerneltui.tui import clipboard, drafts, words
+from kerneltui.tui import drafts, words
 from kerneltui.tui.actions import by_id, read_command
 from kerneltui.tui.arrange import Pane
 from kerneltui.tui.details import Tab
 from kerneltui.tui.engines import log_path
 from kerneltui.tui.outline import NodeKind, Sort
 from kerneltui.tui.render import Glyphs, plain
+from kerneltui.tui.screens.taking import Taking
 
 if TYPE_CHECKING:
     from kerneltui.tui.screens.dialogs import Editor
-    from kerneltui.tui.screens.main import MainScreen
 
 
-class Deeds:
+class Deeds(Taking):
     """Half of the main screen: one method per action that is more than a decision."""
-
-    @property
-    def screen_(self: Any) -> MainScreen:
-        """Ourselves, for the type checker."""
-        found: MainScreen = self
-        return found
 
     @property
     def glyphs(self: Any) -> Glyphs:
@@ -380,60 +374,6 @@ class Deeds:
             text = ""
         lines = plain(text).split("\n") if text else [f"{log_path(screen.model.folder)}: there is none"]
         screen.app.push_screen(RawScreen(lines))
-
-    def act_result_export(self, argument: str = "") -> None:
-        screen = self.screen_
-        variant = screen.hands.one_variant() or screen.model.tree.best()
-        if variant is None:
-            screen.say("there is no winner yet", "muted")
-        else:
-            where = argument or "winners"
-            command = f"kerneltui export {screen.model.folder} {variant.id} --to {where}"
-            self._copy(command, "command.txt", "the command that exports it")
-
-    def act_copy_yank(self) -> None:
-        from kerneltui.tui.screens.dialogs import Pick
-
-        choices = (("i", "id"), ("c", "code"), ("p", "path"), ("t", "times"), ("l", "log"), ("d", "this pane"))
-        self.screen_.app.push_screen(Pick("copy", choices), self._yank)
-
-    def _yank(self, what: str | None) -> None:
-        screen = self.screen_
-        row = screen.current
-        if what is None or row is None:
-            return
-        variant = screen.hands.one_variant()
-        if what == "i":
-            self._copy(row.id, "id.txt", row.id)
-        elif what == "p":
-            self._copy(str(screen.model.folder.resolve()), "path.txt", "the path of the session")
-        elif what == "d":
-            self._copy(screen.detail.text(), "pane.txt", "the detail pane")
-        elif variant is None:
-            screen.say("no variant here", "muted")
-        elif what == "c":
-            candidate = screen.model.candidate(variant)
-            suffix = {"cuda": ".cu", "python": ".py"}.get(str(candidate.language), ".cpp") if candidate else ""
-            self._copy(candidate.source if candidate else "", f"{variant.id}{suffix}", f"the code of {variant.id}")
-        elif what == "l":
-            verdict = screen.model.subject(variant).verdict
-            self._copy(plain(verdict.log) if verdict else "", f"{variant.id}.log", f"the log of {variant.id}")
-        else:
-            ratio = f"{variant.speedup.ratio:.4f}" if variant.speedup else ""
-            self._copy(f"{variant.id}\t{variant.median_us}\t{ratio}", "times.tsv", f"the times of {variant.id}")
-
-    def _copy(self, text: str, name: str, what: str) -> None:
-        """To the clipboard by two ways, and to a file that is named."""
-        screen = self.screen_
-        if not text:
-            screen.say("nothing to copy", "muted")
-            return
-        path = clipboard.to_file(text, name)
-        if len(text.encode("utf-8", "replace")) < clipboard.OSC52_LIMIT_BYTES:
-            screen.app.copy_to_clipboard(text)
-        clipboard.to_tmux(text)
-        short = text if len(text) < 60 and "\n" not in text else what
-        screen.say(f"copied {short}" + (f"; also in {path}" if path else ""), "human")
 
     def edit(self, title: str, text: str, draft: str, take: Callable[[str], None], **options: Any) -> None:
         """A text to edit; `take` gets it when it is sent."""

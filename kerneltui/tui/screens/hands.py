@@ -2,35 +2,32 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerneltui.contract import skeleton
 from kerneltui.errors import KernelTuiError
-from kerneltui.records import Budget, DecisionKind, Idea, IdeaStatus, Language, SessionState, Variant
+from kerneltui.records import DecisionKind, IdeaStatus, Language, SessionState, Variant
 from kerneltui.tui import words
 from kerneltui.tui.engines import is_running, start_engine
 from kerneltui.tui.outline import NodeKind
+from kerneltui.tui.screens.selection import Selection
 from kerneltui.tui.signatures import signature
+from kerneltui.tui.typed import language_of, read_budget, read_kernel
 from kerneltui.tui.undo import Deed, History, Step, made_node
 
 if TYPE_CHECKING:
     from kerneltui.tui.screens.main import MainScreen
 
 BULK = 50  # more variants than this are asked about before they are pruned
-FILE_LIMIT_BYTES = 2_000_000  # no kernel is longer
-SUFFIXES = {".cu": Language.CUDA, ".cuh": Language.CUDA, ".cpp": Language.CPP, ".cc": Language.CPP, ".cxx": Language.CPP,
-            ".c": Language.CPP, ".py": Language.PYTHON}  # fmt: skip
-_SPAN = re.compile(r"(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
-class Hands:
+class Hands(Selection):
     """Turns keys into decisions. One per main screen."""
 
     def __init__(self, screen: MainScreen) -> None:
-        self.screen = screen
+        super().__init__(screen)
         self.history = History()
 
     # ----------------------------------------------------------------- sending
@@ -79,47 +76,6 @@ class Hands:
             self.screen.say("nothing to redo", "muted")
         elif self.send(deed.done):
             self.screen.say(f"done again: {deed.title}", "human")
-
-    # ----------------------------------------------------------------- what acts apply to
-
-    def targets(self) -> list[str]:
-        """Marked nodes, else the one under the cursor; a round stands for its ideas."""
-        row = self.screen.current
-        ids = self.screen.model.selection([row.id] if row else [])
-        found: list[str] = []
-        for id in ids:
-            if id in self.screen.model.tree.ideas or id in self.screen.model.tree.variants:
-                found.append(id)
-            else:
-                number = int(id[1:])
-                found += [idea.id for idea in self.screen.model.tree.ideas.values() if idea.round == number]
-        return found
-
-    def variants(self) -> list[Variant]:
-        """The targets that are variants; an idea stands for its variants."""
-        tree = self.screen.model.tree
-        found: list[Variant] = []
-        for id in self.targets():
-            found += [tree.variants[id]] if id in tree.variants else self.screen.model.outline.variants_below(id)
-        return found
-
-    def idea(self) -> Idea | None:
-        """The idea under the cursor, or the one that its variant was written from."""
-        row = self.screen.current
-        if row is None or row.kind is NodeKind.ROUND:
-            return None
-        tree = self.screen.model.tree
-        return tree.ideas.get(row.id if row.kind is NodeKind.IDEA else tree.variants[row.id].idea or "")
-
-    def one_variant(self) -> Variant | None:
-        """The variant under the cursor; an idea's best stands for it."""
-        row = self.screen.current
-        if row is None:
-            return None
-        if row.kind is NodeKind.VARIANT:
-            return self.screen.model.tree.variants[row.id]
-        tally = self.screen.model.outline.tallies.get(row.id)
-        return tally.best if tally else None
 
     # ----------------------------------------------------------------- branches
 
@@ -434,61 +390,3 @@ def _names(ids: list[str]) -> str:
 
 def _needs_text(text: str) -> str:
     return "" if text.strip() else "there is nothing to send yet"
-
-
-def language_of(path: str, otherwise: Language) -> Language:
-    """By the file's suffix."""
-    return SUFFIXES.get(Path(path).suffix.lower(), otherwise) if path else otherwise
-
-
-def read_kernel(path: str) -> tuple[str, str]:
-    """A file's text, or one sentence on why it is none."""
-    file = Path(path.strip()).expanduser()
-    if not path.strip():
-        return "", "give a path, or press tab and write below"
-    try:
-        size = file.stat().st_size
-        if size > FILE_LIMIT_BYTES:
-            return "", f"{file} has {size / 1e6:.0f} MB; a kernel has at most {FILE_LIMIT_BYTES / 1e6:.0f}"
-        data = file.read_bytes()
-    except OSError as error:
-        return "", f"{file}: {error.strerror or error}"
-    if not data.strip():
-        return "", f"{file} is empty"
-    if b"\0" in data:
-        return "", f"{file} is binary; the source is wanted"
-    return data.decode("utf-8", "replace"), ""
-
-
-_BUDGET_NAMES = {"wall": "wall_s", "time": "wall_s", "cost": "usd", "dollars": "usd", "target": "target_speedup",
-                 "plateau": "plateau_rounds"}  # fmt: skip
-
-
-def read_budget(text: str, rounds: int, budget: Budget) -> dict[str, Any]:
-    """`usd 40, rounds +2, wall 2h` as a payload.
-
-    Raises:
-        ValueError: says what cannot be read.
-    """
-    payload: dict[str, Any] = {}
-    parts = [part for part in re.split(r"[,;]", text) if part.strip()]
-    for part in parts:
-        name, _, value = part.strip().replace("=", " ").partition(" ")
-        key, value = _BUDGET_NAMES.get(name, name), value.strip().lstrip("$")
-        if key != "rounds" and key not in Budget.__dataclass_fields__:
-            raise ValueError(f"{name!r} is no budget: rounds, usd, tokens, evaluations, wall, target, plateau")
-        now = rounds if key == "rounds" else getattr(budget, key) or 0
-        payload[key] = None if value in ("off", "none") and key != "rounds" else _amount(name, value, float(now))
-    if not payload:
-        raise ValueError("such as: rounds +2, usd 40, wall 2h")
-    return payload
-
-
-def _amount(name: str, value: str, now: float) -> float | int:
-    more = value.startswith("+")
-    match = _SPAN.fullmatch(value.lstrip("+").replace(",", "").replace(" ", ""))
-    if not match or not any(match.groups()):
-        raise ValueError(f"{name} wants a number such as 40, +2 or 2h30m, not {value!r}")
-    hours, minutes, rest = (float(part or 0) for part in match.groups())
-    amount = hours * 3600 + minutes * 60 + rest + (now if more else 0)
-    return int(amount) if amount == int(amount) else amount

@@ -49,7 +49,7 @@ class HomeScreen(Listing):
     """Sessions, newest first; then the problems that a new one can be made for."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q", "app.exit", show=False),
+        Binding("q", "leave", show=False),
         Binding("n", "new", show=False),
         Binding("c", "copy", show=False),
         Binding("s", "start", show=False),
@@ -150,6 +150,9 @@ class HomeScreen(Listing):
             self.make(Settings(problem=here.name))
         elif here is not None and not here.problem:
             self.app.open_session(here.folder)  # type: ignore[attr-defined]
+
+    def action_leave(self) -> None:
+        self.app.exit(0)
 
     def action_new(self) -> None:
         here = self.current

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
 
 from textual import events
@@ -16,15 +17,16 @@ from textual.widgets import Input
 from kerneltui.tui import panels, words
 from kerneltui.tui.actions import ACTIONS
 from kerneltui.tui.arrange import Arrangement, Pane, arrange, too_small
-from kerneltui.tui.details import Tab, time_strip
+from kerneltui.tui.details import Tab
 from kerneltui.tui.engines import last_log_line
 from kerneltui.tui.feed import Feed, FeedFailed, SessionChanged, SessionLoaded
 from kerneltui.tui.filters import FilterProblem, parse_filter
 from kerneltui.tui.model import Model
 from kerneltui.tui.outline import NodeKind, Row
-from kerneltui.tui.render import one_line, wrap
+from kerneltui.tui.render import cut, one_line, wrap
 from kerneltui.tui.screens.deeds import Deeds
 from kerneltui.tui.screens.hands import Hands
+from kerneltui.tui.strip import strip_lines
 from kerneltui.tui.widgets.detail import Detail
 from kerneltui.tui.widgets.events import EventList
 from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
@@ -46,9 +48,9 @@ class MainScreen(Deeds, Screen[None]):
     ]
     AUTO_FOCUS = "#tree"
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__()
-        self.feed = feed
+        self.feed = Feed(folder, self.post_message)
         self.hands = Hands(self)
         self._model: Model | None = None
         self.pane, self.lower, self.zoomed = Pane.TREE, Pane.PLOT, False
@@ -228,7 +230,13 @@ class MainScreen(Deeds, Screen[None]):
         marks = f"{len(self.model.marks)} marked  " if self.model.marks else ""
         queue = panels.queue_text(self.model)
         tree_right = [(marks, "marked"), (f"{count}  by {outline.sort} ", "muted")]
-        self.title_of(Pane.TREE).set([(" 1 Tree", ""), (f"  {self._filter_text}", "key")], tree_right)
+        self.title_of(Pane.TREE).set(
+            [
+                (" 1 Tree", ""),
+                (f"  {cut(self._filter_text, max(12, self.tree_list.size.width - 45), self.glyphs.cut)}", "key"),
+            ],
+            tree_right,
+        )
         self.title_of(Pane.PLOT).set([(" 3 Best speed-up by round", "")], [("o human  * pinned ", "muted")])
         self.title_of(Pane.WORKERS).set([(" 4 Workers", "")], [(f"{queue} ", "muted")])
         self.plot.sync(outline)
@@ -249,43 +257,10 @@ class MainScreen(Deeds, Screen[None]):
             return
         row = self.current
         if self._arrangement is not None and self._arrangement.strip:
-            self.query_one("#strip", TextLines).show(self.strip_lines(row))
+            self.query_one("#strip", TextLines).show(strip_lines(self.model, row, self.glyphs, self.size.width))
         if self.query_one("#detail-pane").display:
             left, right = self.detail.show_node(self.model, row)
             self.title_of(Pane.DETAIL).set([(" 2", ""), *left], [("  ", ""), *right])
-
-    def strip_lines(self, row: Row | None) -> list[Line]:
-        """Five lines on a row, where there is no room for the detail pane."""
-        rule: Line = [(self.glyphs.across * self.size.width, "plot-axis")]
-        if row is None:
-            return [rule]
-        if row.kind is not NodeKind.VARIANT:
-            idea = self.model.tree.ideas.get(row.id)
-            text = (
-                f"{words.idea_title(idea)}. {one_line(idea.text)}"
-                if idea
-                else words.budget_text(self.model.tree.settings.budget)
-            )
-            tally = self.model.outline.tallies.get(row.id)
-            counts = (
-                f" {tally.ok} ok, {tally.fail} failed, {tally.running} running, {tally.waiting} waiting"
-                if tally
-                else ""
-            )
-            return [rule, [(f" {text}", "")], [(counts, "muted")]]
-        variant = self.model.tree.variants[row.id]
-        subject = self.model.subject(variant)
-        parent = f" {self.glyphs.arrow} {subject.parent.id}" if subject.parent else ""
-        idea_text = f"  {subject.idea.id} {words.idea_title(subject.idea)}" if subject.idea else ""
-        head: Line = [(f" {variant.id}{parent}", "round"), (idea_text, "muted")]
-        if subject.verdict is not None and subject.verdict.measurement is not None:
-            return [rule, head, *time_strip(subject.verdict, variant, self.glyphs)]
-        reason = one_line(variant.author_error or variant.message)
-        return [
-            rule,
-            head,
-            [(f" {words.outcome_text(variant) or variant.state}", words.state_token(variant)), (f"  {reason}", "")],
-        ]
 
     # ----------------------------------------------------------------- size and focus
 
@@ -398,7 +373,11 @@ class MainScreen(Deeds, Screen[None]):
         self.tree_list.restyle()
         self.paint_panels(time.time())
         if found is not None:
-            self.say(f"{outline.matches:,} match" + ("" if outline.matches else "; esc clears"), "muted")
+            self.say(
+                f"{outline.matches:,} match{'es' if outline.matches == 1 else ''}"
+                + ("" if outline.matches else "; esc clears"),
+                "muted",
+            )
 
     # ----------------------------------------------------------------- asking
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from textual.message import Message
 
 from kerneltui.records import Candidate, Variant
-from kerneltui.tui import details, diffs, syntax, words
+from kerneltui.tui import details, diffs, syntax, timings, words
 from kerneltui.tui.details import Tab
 from kerneltui.tui.model import Model, Subject
 from kerneltui.tui.outline import NodeKind, Row
@@ -16,14 +16,15 @@ from kerneltui.tui.render import Glyphs, lines, wrap
 from kerneltui.tui.widgets.linelist import Line, Span, TextLines
 
 TABS = tuple(Tab)
+WRAP_LIMIT = 20_000  # lines; more would hold up a key
 
 
 class SlowLines(Message):
     """A thread has made lines that would have held up a key."""
 
-    def __init__(self, key: object, lines: list[Line], hunks: list[int]) -> None:
+    def __init__(self, key: object, lines: list[Line], hunks: list[int], numbers_after: int | None = None) -> None:
         super().__init__()
-        self.key, self.lines, self.hunks = key, lines, hunks
+        self.key, self.lines, self.hunks, self.numbers_after = key, lines, hunks, numbers_after
 
 
 @dataclass(slots=True)
@@ -115,22 +116,26 @@ class Detail(TextLines):
             found, errors = details.log_lines(subject, width)
             self._put(key, found, errors)
         elif tab is Tab.TIME:
-            self._put(key, details.time_lines(subject, self.glyphs, width), ())
+            self._put(key, timings.time_lines(subject, self.glyphs, width), ())
         elif tab is Tab.TRUST:
-            self._put(key, details.trust_lines(subject, width), ())
+            self._put(key, timings.trust_lines(subject, width), ())
         elif tab is Tab.IDEA:
             self._put(key, details.idea_lines(model, subject.idea, subject.variant, self.glyphs, width), ())
         else:
             self._put(key, details.prompt_lines(subject.call, width), ())
 
-    def _put(self, key: object, lines: list[Line], stops: Sequence[int]) -> None:
-        same_node = _node(key) == _node(self._shown.key)
+    def _put(self, key: object, lines: list[Line], stops: Sequence[int], *, numbers_after: int | None = None) -> None:
         if key == self._shown.key and lines == self.lines:
             return
+        same_node = _node(key) == _node(self._shown.key)
         self._shown = _Shown(key, stops)
-        if self.wrapped:
+        self._show(lines, keep_place=same_node, numbers_after=numbers_after)
+
+    def _show(self, lines: list[Line], *, keep_place: bool, numbers_after: int | None) -> None:
+        if self.wrapped and len(lines) < WRAP_LIMIT:
             lines = [part for line in lines for part in _wrapped(line, self.view.width)]
-        self.show(lines, keep_place=same_node)
+            numbers_after = None
+        self.show(lines, keep_place=keep_place, numbers_after=numbers_after)
 
     def _code(self, subject: Subject, key: object) -> None:
         candidate = subject.candidate
@@ -139,17 +144,14 @@ class Detail(TextLines):
             return
         head = details.defines_line(subject)
         known = syntax.cached(candidate.source, candidate.language)
-        if known is not None:
-            self._put(key, [*head, *details.numbered(known)], ())
-            return
-        self._put(key, [*head, *details.numbered(lines(candidate.source))], ())
-        if syntax.is_worth_colouring(candidate.source):
+        self._put(key, [*head, *(lines(candidate.source) if known is None else known)], (), numbers_after=len(head))
+        if known is None and syntax.is_worth_colouring(candidate.source):
             self.run_worker(lambda: self._colour(candidate, head, key), thread=True, group="slow", exclusive=True)
 
     def _colour(self, candidate: Candidate, head: list[Line], key: object) -> None:
         """In a thread."""
         coloured = syntax.colour(candidate.source, candidate.language)
-        self.post_message(SlowLines(key, [*head, *details.numbered(coloured)], []))
+        self.post_message(SlowLines(key, [*head, *coloured], [], numbers_after=len(head)))
 
     def _diff(self, model: Model, subject: Subject, key: object) -> None:
         base = self._base(model, subject.variant)
@@ -187,10 +189,7 @@ class Detail(TextLines):
     def on_slow_lines(self, message: SlowLines) -> None:
         if message.key == self._shown.key:
             self._shown.stops = message.hunks
-            made = message.lines
-            if self.wrapped:
-                made = [part for line in made for part in _wrapped(line, self.view.width)]
-            self.show(made, keep_place=True)
+            self._show(message.lines, keep_place=True, numbers_after=message.numbers_after)
 
     # ----------------------------------------------------------------- stepping
 

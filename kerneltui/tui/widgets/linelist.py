@@ -248,12 +248,15 @@ class TextLines(LineList):
         super().__init__(id=id, classes=classes)
         self.lines: Sequence[Line] = ()
         self.marked: int | None = None  # a line that a search has found
+        self.numbers_after: int | None = (
+            None  # lines from here on have numbers, which stay when the text moves sideways
+        )
         self._number = 0
         self._bumps: dict[int, int] = {}
 
-    def show(self, lines: Sequence[Line], *, keep_place: bool = False) -> None:
+    def show(self, lines: Sequence[Line], *, keep_place: bool = False, numbers_after: int | None = None) -> None:
         """Replace the text; the view starts at the top unless it is the same text, grown."""
-        self.lines = lines
+        self.lines, self.numbers_after = lines, numbers_after
         self._number += 1
         self._strips.clear()
         self.content_width = max((_measure(line) for line in lines), default=0)
@@ -288,12 +291,22 @@ class TextLines(LineList):
         return (self._number, self._bumps.get(row, 0), row == self.marked)
 
     def draw(self, row: int, left: int, width: int) -> list[Segment]:
-        segments = clip(self.lines[row], left, width, self.style_of)
+        gutter = self._gutter(row)
+        segments = [
+            *gutter,
+            *clip(self.lines[row], left, width - sum(len(part.text) for part in gutter), self.style_of),
+        ]
         if row == self.marked:
             return [Segment(text, self.style_of("match")) for text, _, _ in segments] or [
                 Segment(" ", self.style_of("match"))
             ]
         return segments
+
+    def _gutter(self, row: int) -> list[Segment]:
+        if self.numbers_after is None or row < self.numbers_after:
+            return []
+        width = max(3, len(str(len(self.lines) - self.numbers_after)))
+        return [Segment(f"{row - self.numbers_after + 1:>{width}} ", self.style_of("line-number"))]
 
 
 def _measure(line: Line) -> int:

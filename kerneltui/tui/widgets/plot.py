@@ -30,7 +30,14 @@ def points(outline: Outline) -> list[Point]:
     """One per round from the first that has a time."""
     found: list[Point] = []
     best = 0.0
-    for number in outline.round_numbers():
+    numbers = outline.round_numbers()
+    # A starter is many times slower than everything that follows, and would squeeze all of it into one line.
+    begun = any(
+        number > 0 and outline.tallies[f"r{number}"].best for number in numbers if f"r{number}" in outline.tallies
+    )
+    for number in numbers:
+        if begun and number == 0:
+            continue
         leader = outline.tallies.get(f"r{number}")
         variant = leader.best if leader else None
         own = variant.speedup.ratio if variant and variant.speedup else None

@@ -237,7 +237,8 @@ class TreeList(LineList):
         asked = self.model.asked(row.id)
         lead = [*self._lead(row), (variant.id + " ", "pruned" if gone else "muted"), (f"{word:<4} ", token)]
         remarks = [text for text, wanted in (
-            (f"{asked} asked", asked), ("pinned", variant.pinned), ("pruned", gone and not asked),
+            (f"{asked} asked", asked), ("elsewhere", variant.world and not self.model.tree.is_here(variant)),
+            (f"= {variant.same_as}", variant.same_as), ("pinned", variant.pinned), ("pruned", gone and not asked),
             ("human", variant.human), ("note", variant.note)) if wanted]  # fmt: skip
         note = " ".join(remarks if width >= WIDE else remarks[:1])
         name = self._label_of(variant)
@@ -249,7 +250,7 @@ class TreeList(LineList):
         used = sum(cell_len(text) for text, _ in spans)
         spans.append((" " * max(0, room - used), ""))
         if note:
-            spans.append((note + " ", "pinned" if variant.pinned else "human" if variant.human else "warning"))
+            spans.append((" " + note, "pinned" if variant.pinned else "human" if variant.human else "warning"))
         return spans + columns
 
     def _label_of(self, variant: Variant) -> str:

@@ -1,0 +1,56 @@
+"""Makes the pictures of docs/tour.md from the real program on a session.
+
+python docs/img/make_pictures.py sessions/NAME
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from kerneltui.tui.app import KernelTui
+
+HERE = Path(__file__).resolve().parent
+
+# name, columns, lines, theme, keys
+PICTURES = (
+    ("main", 160, 48, "kt-dark", ()),
+    ("narrow", 80, 24, "kt-dark", ()),
+    ("middle", 110, 32, "kt-forest", ("t",)),
+    ("diff", 100, 30, "kt-dark", ("d", "enter")),
+    ("times", 100, 30, "kt-ember", ("t", "enter")),
+    ("trust", 100, 30, "kt-dark", ("t", "right_square_bracket", "enter")),
+    ("idea", 100, 30, "kt-light", ("t", "right_square_bracket", "right_square_bracket", "enter")),
+    ("failures", 100, 30, "kt-dark", ("f",)),
+    ("inject", 120, 36, "kt-dark", ("i",)),
+    ("palette", 100, 30, "kt-dark", ("colon", *"bud")),
+    ("keys", 140, 40, "kt-light", ("question_mark",)),
+    ("home", 110, 30, "kt-dark", ("colon", *"home", "enter")),
+)
+
+
+async def take(folder: Path, name: str, width: int, height: int, theme: str, keys: tuple[str, ...]) -> None:
+    """One picture."""
+    app = KernelTui(folder, theme=theme)
+    app.title = "kerneltui"
+    async with app.run_test(size=(width, height)) as pilot:
+        while getattr(app.screen, "_model", None) is None:
+            await pilot.pause(0.05)
+        await pilot.pause(0.5)
+        await pilot.press(*keys)
+        await pilot.pause(1.5)
+        text = app.export_screenshot(title=f"kerneltui {folder.name}")
+        (HERE / f"{name}.svg").write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    folder = Path(sys.argv[1])
+    wanted = sys.argv[2:]
+    for name, *rest in PICTURES:
+        if not wanted or name in wanted:
+            asyncio.run(take(folder, name, *rest))
+
+
+if __name__ == "__main__":
+    main()
