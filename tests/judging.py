@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Coroutine
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -35,6 +36,9 @@ class Bench:
         **changes: Any,
     ) -> None:
         self.folder = folder
+        # Locks of our own: another session on this machine may not make a test wait.
+        self.runtime = os.environ.get("XDG_RUNTIME_DIR")
+        os.environ["XDG_RUNTIME_DIR"] = str(folder)
         path = folder / f"{name}.py"
         path.write_text(reference)
         self.problem = replace(load_problem(path), **changes)
@@ -88,7 +92,7 @@ class Bench:
 
     async def ask(self, request: dict[str, Any]) -> Verdict:
         async with self.evaluator.bay(lambda words: None) as bay:
-            if not bay.ready:
+            if not (bay.ready and bay.judge.running):
                 await self.evaluator.make_ready(bay)
             answer = await bay.judge.ask("judge", request["deadline_s"] + 300, request=request)
         return msgspec.convert(answer["verdict"], Verdict)
@@ -99,9 +103,12 @@ class Bench:
         assert process is not None
         below = psutil.Process(process.pid).children(recursive=True)
         strangers = [f"process {child.pid} {child.name()}" for child in below[1:]]
-        return strangers + [str(path) for path in (self.folder / "scratch").glob("kerneltui-runner-*")]
+        return strangers + [str(path) for path in (self.folder / "scratch").glob("*/kerneltui-runner-*")]
 
     def close(self) -> None:
         """Stop the judge."""
         self.run(self.evaluator.aclose())
         self.loop.close()
+        os.environ.pop("XDG_RUNTIME_DIR")
+        if self.runtime is not None:
+            os.environ["XDG_RUNTIME_DIR"] = self.runtime

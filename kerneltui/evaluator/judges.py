@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ LINE_LIMIT_BYTES = 64_000_000
 KEPT_WORDS_BYTES = 16_000
 START_S = 120.0  # importing torch from a cold network disk
 QUIT_S = 0.5
+FOLDER = "kerneltui-judge-"
 
 
 class JudgeProcess:
@@ -26,7 +29,8 @@ class JudgeProcess:
 
     def __init__(self, device: Device, scratch: Path | None = None) -> None:
         self.device = device
-        self.scratch = scratch  # where runners have their folders
+        self.scratch = scratch
+        self.folder: Path | None = None  # of this process: runners' folders lie in it, and go with it
         self.process: asyncio.subprocess.Process | None = None
         self.reader: asyncio.Task[None] | None = None
         self.said = b""  # the end of its stderr
@@ -41,6 +45,7 @@ class JudgeProcess:
         """A fresh process; it answers nothing yet."""
         await self.stop()
         self.said = b""
+        self.folder = fresh_folder(self.scratch)
         self.process = await asyncio.create_subprocess_exec(
             # The keeper ends whatever the judge leaves behind, however either of them ends.
             *keeper(file_bytes=None),
@@ -50,7 +55,7 @@ class JudgeProcess:
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env=judge_environment(self.device, self.scratch),
+            env=judge_environment(self.device, self.folder),
             limit=LINE_LIMIT_BYTES,
             start_new_session=True,
         )
@@ -70,6 +75,8 @@ class JudgeProcess:
             JudgeFailed: it died, went silent or broke its protocol; it is stopped.
         """
         if not self.running:
+            if operation != "prepare":
+                raise await self.failure("ended between two candidates")
             await self.start()
         self.next_id += 1
         try:
@@ -103,19 +110,41 @@ class JudgeProcess:
 
     async def stop(self) -> None:
         """End it and everything below it."""
-        process, reader = self.process, self.reader
-        self.process = self.reader = None
-        if process is None:
-            return
-        if process.returncode is None:
-            kill_tree(process.pid)
-            await process.wait()
-        if reader is not None:
-            with contextlib.suppress(TimeoutError, asyncio.CancelledError):
-                await asyncio.wait_for(reader, QUIT_S)
-        transport = getattr(process, "_transport", None)
-        if transport is not None:  # asyncio leaves the pipes open until garbage collection
-            transport.close()
+        process, reader, folder = self.process, self.reader, self.folder
+        self.process = self.reader = self.folder = None
+        if process is not None:
+            await end(process, reader)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+async def end(process: asyncio.subprocess.Process, reader: asyncio.Task[None] | None) -> None:
+    """Kill a judge's tree and let go of its pipes."""
+    if process.returncode is None:
+        kill_tree(process.pid)
+        await process.wait()
+    if reader is not None:
+        with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+            await asyncio.wait_for(reader, QUIT_S)
+    transport = getattr(process, "_transport", None)
+    if transport is not None:  # asyncio leaves the pipes open until garbage collection
+        transport.close()
+
+
+def fresh_folder(scratch: Path | None) -> Path:
+    """A temporary folder with our process in its name; those of processes that are gone are removed."""
+    place = Path(tempfile.gettempdir()) if scratch is None else scratch
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for old in place.glob(f"{FOLDER}*"):
+            owner = old.name.removeprefix(FOLDER).partition("-")[0]
+            if owner.isdigit() and not Path(f"/proc/{owner}").exists():
+                shutil.rmtree(old, ignore_errors=True)
+        folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-", dir=place))
+        folder.chmod(0o711)  # runners, who are other users, pass through to their own
+    except OSError as error:
+        raise MachineError(f"cannot make a temporary folder in {place}: {error.strerror or error}") from error
+    return folder
 
 
 def opened(answer: dict[str, Any]) -> dict[str, Any]:
@@ -126,14 +155,13 @@ def opened(answer: dict[str, Any]) -> dict[str, Any]:
     raise kinds.get(str(answer.get("kind")), JudgeFailed)(str(answer.get("message", "no reason given")))
 
 
-def judge_environment(device: Device, scratch: Path | None = None) -> dict[str, str]:
+def judge_environment(device: Device, folder: Path | None = None) -> dict[str, str]:
     """What a judge needs to know, and no keys."""
     package = Path(__file__).resolve().parent.parent.parent
     extra = {"PYTHONPATH": str(package), "PYTHONUNBUFFERED": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     cores = len(device_cores(device)) or len(os.sched_getaffinity(0))
-    if scratch is not None:
-        scratch.mkdir(parents=True, exist_ok=True)
-        extra["TMPDIR"] = str(scratch)
+    if folder is not None:
+        extra["TMPDIR"] = str(folder)
     # Threads that spin between calls would take the cores from the other side of a pair.
     extra |= {"OMP_NUM_THREADS": str(cores), "OMP_WAIT_POLICY": "passive"}
     return clean_environment(extra | device_environment(device), home=os.environ.get("HOME", "/nonexistent"))

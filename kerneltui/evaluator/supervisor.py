@@ -263,7 +263,7 @@ class Evaluator:
             async with self.bay(lambda words: tell(VariantState.QUEUED, words)) as bay:
                 tell(VariantState.RUNNING, worker_name(bay.device))
                 try:
-                    if not bay.ready:
+                    if not (bay.ready and bay.judge.running):
                         await self.make_ready(bay)
                     answer = await bay.judge.ask("judge", self.settings.deadline_s * 2 + SPARE_S, request=request)
                     verdict = msgspec.convert(answer["verdict"], Verdict)
