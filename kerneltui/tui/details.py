@@ -272,7 +272,9 @@ def session_lines(model: Model, glyphs: Glyphs, width: int) -> list[Line]:
     problem, status, settings = model.problem, model.tree.status, model.tree.settings
     found: list[Line] = [heading(one_line(problem.title or problem.name))]
     found += field_lines(
-        "reference", f"{problem.path}, {problem.dtype}, tolerance {settings.tolerance or problem.tolerance}", width
+        "reference",
+        f"{words.path_text(problem.path)}, {problem.dtype}, tolerance {settings.tolerance or problem.tolerance}",
+        width,
     )
     if status.device:
         device = status.device
@@ -290,7 +292,7 @@ def session_lines(model: Model, glyphs: Glyphs, width: int) -> list[Line]:
     names = [each.name or (f"{each.kind}:{each.model}" if each.model else each.kind) for each in settings.authors]
     found += field_lines("authors", ", ".join(names), width)
     found += field_lines("budget", words.budget_text(settings.budget), width)
-    found += field_lines("folder", str(model.folder), width)
+    found += field_lines("folder", words.path_text(model.folder), width)
     notices = [*status.notices, *(str(note) for note in model.prepared.get("notes") or ())]
     if notices:
         found += [BLANK, heading("worth knowing")]

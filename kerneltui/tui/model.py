@@ -123,7 +123,8 @@ class Model:
         """What a process does with a node now, in words; "" if none has it."""
         for worker in self.tree.status.workers:
             if worker.node == node and worker.doing:
-                return f"{worker.doing} on {worker.name}" if worker.doing != "queued" else ""
+                on_device = worker.name.startswith(("gpu", "cpu", "cuda"))
+                return f"{worker.doing} on {worker.name}" if on_device else ""
         return ""
 
     # ----------------------------------------------------------------- single facts

@@ -165,7 +165,7 @@ def _gauge(name: str, used: float, cap: float | None, text: str, glyphs: Glyphs,
     cells = max(6, min(24, width - 44))
     share = used / cap if cap else 0.0
     picture = bar(share, cells, glyphs) if cap else " " * cells
-    return [(f" {name:<9}", "muted"), (picture, "warning" if share > 0.9 else "bar"), (f"  {text}", "")]
+    return [(f" {name:<9}", "muted"), (picture, "warning" if share > 0.9 and name != "rounds" else "bar"), (f"  {text}", "")]
 
 
 def spend_lines(model: Model) -> list[Line]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 from kerneltui.records import (
     Badge,
@@ -166,6 +167,15 @@ def clock_text(when: float) -> str:
 def money_text(usd: float | None) -> str:
     """Dollars; None is unknown and says so."""
     return "?" if usd is None else f"${usd:.2f}" if usd < 100 else f"${usd:.0f}"
+
+
+def path_text(path: str | Path) -> str:
+    """As short as it can be said from here."""
+    full = Path(path).absolute()
+    for start, mark in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if full.is_relative_to(start) and full != start:
+            return mark + str(full.relative_to(start))
+    return str(full)
 
 
 def count_text(count: int, noun: str) -> str:

@@ -99,7 +99,7 @@ class HomeScreen(Listing):
         self.refill()
 
     def refill(self) -> None:
-        where = str(sessions_folder().resolve())
+        where = words.path_text(sessions_folder())
         head = [
             (
                 f" {'session':<26}{'state':<11}{'round':>6}{'variants':>10}{'best':>9}{'time':>11}{'spent':>9}  last activity",
@@ -129,7 +129,7 @@ class HomeScreen(Listing):
         if isinstance(here, Problem):
             found = [
                 [(f" {one_line(here.title)}", "round")],
-                [(f" {here.path}", "muted")],
+                [(f" {words.path_text(here.path)}", "muted")],
                 *([[(f" {one_line(here.notes)}", "")]] if here.notes else []),
             ]
         elif here is not None:
@@ -281,7 +281,7 @@ def _about(known: Known) -> list[Line]:
     if known.tree is None:
         return [[(f" {one_line(known.problem)}", "error")]]
     tree = known.tree
-    found: list[Line] = [[(f" {known.folder}", "round")]]
+    found: list[Line] = [[(f" {words.path_text(known.folder)}", "round")]]
     found.append(
         [(f" problem {tree.settings.problem}, {len(tree.ideas)} ideas, {words.budget_text(tree.settings.budget)}", "")]
     )

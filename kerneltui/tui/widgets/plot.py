@@ -77,7 +77,7 @@ def plot_lines(points: list[Point], width: int, height: int, glyphs: Glyphs) -> 
     lines: list[list[Span]] = []
     for y, row in enumerate(grid):
         label = f"{labels[y]:.2f}{glyphs.times}" if y in labels else ""
-        lines.append([(right(label, AXIS_CELLS - 1) + " ", "plot-axis"), (glyphs.down, "plot-axis"), *row])
+        lines.append([(right(label, AXIS_CELLS - 1) + " ", "plot-axis"), (glyphs.down, "plot-axis"), *_runs(row)])
     return [*lines, _axis(columns, glyphs), _names(points, columns, step)]
 
 
@@ -97,6 +97,17 @@ def _draw_steps(grid: list[list[Span]], points: list[Point], step: float, level:
             grid[before][first] = ("╯" if rounded else "+", "plot-line")
             grid[y][first] = ("╭" if rounded else "+", "plot-line")
         before = y
+
+
+def _runs(cells: list[Span]) -> list[Span]:
+    """Neighbours of one colour as one piece: a fifth of the bytes."""
+    found: list[Span] = []
+    for text, token in cells:
+        if found and found[-1][1] == token:
+            found[-1] = (found[-1][0] + text, token)
+        else:
+            found.append((text, token))
+    return found
 
 
 def _axis(columns: int, glyphs: Glyphs) -> list[Span]:
