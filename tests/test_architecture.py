@@ -88,6 +88,7 @@ def test_a_planted_import_breaks_the_build(tmp_path: Path, module: str, line: st
     shutil.copytree(PACKAGE, tmp_path / "kerneltui", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     path = tmp_path / "kerneltui" / f"{module}.py"
+    path = path if path.exists() else tmp_path / "kerneltui" / module / "__init__.py"
     path.write_text(path.read_text() + f"\n{line}\n")
     done = lint_imports(tmp_path)
     assert done.returncode != 0, done.stdout

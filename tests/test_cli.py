@@ -76,6 +76,7 @@ def test_bad_usage_is_one_sentence_and_status_2(sessions: Path, words: list[str]
 @pytest.mark.parametrize(
     ("name", "data", "told"),
     [("empty.cu", b" \n", "empty"), ("binary.cu", b"\x7fELF\0\0", "binary"), ("huge.cpp", b"/" * 20_000_000, "20 MB")],
+    ids=["empty", "binary", "huge"],
 )
 def test_files_that_are_no_kernels(tmp_path: Path, name: str, data: bytes, told: str) -> None:
     (tmp_path / name).write_bytes(data)

@@ -60,6 +60,16 @@ def parse_author(text: str) -> AuthorSettings:
     return AuthorSettings(kind=kind, model=model)
 
 
+ANSWER_TOKENS = 30_000  # thinking and one kernel file fit; a model's own maximum would reserve most of a small budget
+
+
+def cap_answers(author: AuthorSettings) -> AuthorSettings:
+    """The author with a cap on each answer, so that the worst case of a call leaves room for others under the budget."""
+    if author.kind not in ("openai", "gemini") or author.max_tokens is not None:
+        return author
+    return replace(author, max_tokens=ANSWER_TOKENS)
+
+
 async def prepare_problem(problem: Problem, settings: Settings) -> Any:
     """Let the judge look at the problem before anything is created.
 
@@ -142,6 +152,8 @@ def new(problem: str, name: str | None, author: tuple[str, ...], **options: Any)
     widths = {key: options[key] for key in ("rounds", "ideas", "variants", "beam") if options[key] is not None}
     if author:
         widths["authors"] = tuple(map(parse_author, author))
+        if options["budget_usd"] is not None:
+            widths["authors"] = tuple(cap_answers(one) for one in widths["authors"])
     folder = create_session(loaded, replace(settings, **widths), name, check=not options["no_check"])
     if options["start"]:
         from kerneltui.tui.engines import start_engine

@@ -36,6 +36,7 @@ def gather(session: Session, parent: Variant | None, notes_of: Idea | None = Non
         tried=tried(session),
         notes=notes(session, parent, notes_of),
         templates=templates(session),
+        policy=session.settings.policy,
         used_keys=frozenset(idea.key for idea in tree.ideas.values() if idea.key),
         lineage=lineage_keys(session, parent),
         round_keys=frozenset(

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from kerneltui.authors.keys import KeyFilter
 from kerneltui.engine.questions import INTERRUPTED, with_candidate
 from kerneltui.engine.session import Session
 from kerneltui.errors import SessionError
@@ -51,6 +52,7 @@ def log_to(path: Path) -> Iterator[None]:
     """Our log lines go into a file of the session meanwhile."""
     handler = logging.FileHandler(path, encoding="utf-8", errors="replace", delay=True)
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.addFilter(KeyFilter())
     root = logging.getLogger("kerneltui")
     before = root.level
     root.addHandler(handler)

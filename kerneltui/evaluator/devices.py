@@ -133,7 +133,8 @@ def _survey() -> Survey:
 def _find_gpu(word: str, seen: Survey) -> int:
     """Index among the visible GPUs."""
     if not seen.visible:
-        raise UsageError(f"no GPU to use: {seen.problem}. `--device cpu` searches on the host processor")
+        unknown = "" if word in ("auto", "cuda") else f"no device {word!r}: "
+        raise UsageError(f"{unknown}no GPU to use: {seen.problem}. `--device cpu` searches on the host processor")
     wanted = word.removeprefix("cuda:") if word.startswith("cuda:") else word
     if wanted in ("auto", "cuda"):
         return 0

@@ -41,7 +41,10 @@ def refuse_call(tree: Tree, settings: Settings, worst_usd: float | None, worst_t
     """Why a call with this worst case may not be made; "" when it may."""
     budget, used = settings.budget, spend(tree)
     if budget.usd is not None and worst_usd is None and budget.tokens is None:
-        return "no price is known, so the dollar cap cannot hold: give price_in_usd and price_out_usd, or a token cap"
+        return (
+            "its worst case in dollars is not known, so the dollar cap cannot hold: give price_in_usd, price_out_usd and "
+            "max_tokens for this author, or a token cap"
+        )
     if budget.tokens is not None and worst_tokens is None:
         return "no cap on its answers is known, so the token cap cannot hold: give max_tokens"
     if budget.usd is not None and worst_usd and used.usd + used.reserved_usd + worst_usd > budget.usd:
