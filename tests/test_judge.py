@@ -20,8 +20,9 @@ from kerneltui.judge.pairs import Slice, claim_doubt, launches_for, short_doubt,
 from kerneltui.judge.precision import Classes, rounded
 from kerneltui.judge.reference import Reference, Tensor, randomise
 from kerneltui.judge.runners import RunnerEnded
+from kerneltui.judge.sanitizer import read_summary
 from kerneltui.judge.tolerance import PROFILES
-from kerneltui.records import Outcome, Stage
+from kerneltui.records import CheckResult, Outcome, Stage
 
 CPU = torch.device("cpu")
 
@@ -361,3 +362,11 @@ def test_masks_and_indices_are_not_samples() -> None:
     changed = hard_inputs.apply("constant", [sample, mask])
     assert changed is not None
     assert changed[1] is mask and float(changed[0].std()) == 0
+
+
+def test_sanitizer_summaries_are_read() -> None:
+    clean = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+    assert (CheckResult.PASS, "") == read_summary(clean, "")
+    bad = "========= Invalid __global__ read of size 4 bytes\n=========     at k\n========= ERROR SUMMARY: 32 errors\n"
+    assert (CheckResult.FAIL, "32 errors, first: Invalid __global__ read of size 4 bytes") == read_summary(bad, "")
+    assert CheckResult.SKIPPED == read_summary("", "RunnerSilent")[0]

@@ -15,7 +15,7 @@ import pytest
 from kerneltui.errors import JudgeFailed, ProblemError
 from kerneltui.evaluator.launches import stated_launches
 from kerneltui.evaluator.locks import alone_on
-from kerneltui.records import Candidate, Language, Outcome, Stage, VariantState
+from kerneltui.records import Badge, Candidate, Language, Outcome, Stage, VariantState
 from tests.judging import Bench
 
 REFERENCE = """
@@ -105,6 +105,15 @@ def test_a_right_candidate_travels_to_its_verdict(bench: Bench) -> None:
     assert {"policy", "outputs", "deterministic", "guards intact", "inputs unchanged", "wall clock"} <= names
     assert verdict.measurement is not None
     assert "fp32" == verdict.measurement.precision
+
+
+def test_certified_is_measured_again(bench: Bench) -> None:
+    verdict = bench.run(bench.evaluator.certify(cpp(GOOD)))
+    assert Outcome.CORRECT == verdict.outcome, verdict.message
+    assert verdict.measurement is not None
+    # A machine busy with other things may leave too few pairs for a ratio; then nothing is certified.
+    assert verdict.measurement.badge in (Badge.CERTIFIED, Badge.UNTRUSTED)
+    assert (Badge.CERTIFIED == verdict.measurement.badge) == bool(verdict.measurement.speedup)
 
 
 def test_weights_that_were_built_in_are_found_out(bench: Bench) -> None:

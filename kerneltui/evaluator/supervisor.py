@@ -42,6 +42,9 @@ EVALUATOR_VERSION = 1  # raise when checks or timing change: older verdicts are 
 SIZE_SETS_MOST = 6
 PREPARE_S = 300.0
 SPARE_S = 60.0  # of a judge's own work around a run, before it counts as silent
+EAGER_CALLS = 100  # of the reference during one trial, at most: expectations, probes, float64, baseline
+MODULE_S = 200.0  # a module may compile with torch's own tools, twice
+CERTIFY_S = 400.0  # torch.compile's modes and three sanitizers
 IDLE_S = 600.0  # then a judge gives its memory back
 
 OnState = Callable[[VariantState, str], None]
@@ -265,7 +268,7 @@ class Evaluator:
                 try:
                     if not (bay.ready and bay.judge.running):
                         await self.make_ready(bay)
-                    answer = await bay.judge.ask("judge", self.settings.deadline_s * 2 + SPARE_S, request=request)
+                    answer = await bay.judge.ask("judge", self.patience_s(request), request=request)
                     verdict = msgspec.convert(answer["verdict"], Verdict)
                     return replace(verdict, device=bay.device)
                 except (JudgeFailed, msgspec.ValidationError) as error:
@@ -273,6 +276,12 @@ class Evaluator:
                     if attempt == 2:
                         raise JudgeFailed(f"{error} Tried twice; the candidate is not judged.") from error
         raise AssertionError("unreachable")
+
+    def patience_s(self, request: dict[str, Any]) -> float:
+        """How long a judge may be at one candidate before it counts as silent."""
+        slow = self.prepared.baselines_us.get("eager", 0.0) / 1e6 * EAGER_CALLS if self.prepared else 0.0
+        extra = MODULE_S * bool(request["module"]) + CERTIFY_S * bool(request["certify"])
+        return self.settings.deadline_s + SPARE_S + slow + extra
 
     @contextlib.asynccontextmanager
     async def bay(self, say: Callable[[str], None]) -> AsyncIterator[Bay]:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from kerneltui.judge.arena import bytes_of
 from kerneltui.judge.bench import Workload
+from kerneltui.judge.operations import Operations
 
 COPY_BYTES = {"cpu": 128 << 20, "cuda": 1 << 30}
 SIDE = {"cpu": 1024, "cuda": 8192}  # of the matrices multiplied
@@ -66,9 +66,10 @@ class Rates:
 def operations(workload: Workload) -> int:
     """Floating-point operations of products and convolutions; everything else counts by its bytes."""
     reference = workload.reference
-    with FlopCounterMode(display=False) as counter:
-        reference.run(workload.module, reference.make_inputs(0))
-    return int(counter.get_total_flops())
+    inputs = reference.make_inputs(0)
+    with Operations() as counter:
+        reference.run(workload.module, inputs)
+    return counter.count
 
 
 def moved_bytes(workload: Workload, cache_bytes: int) -> int:

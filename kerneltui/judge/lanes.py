@@ -34,7 +34,7 @@ STACK_BYTES = 256 << 20  # address space of one OpenMP thread: its stack and its
 class Lane(Protocol):
     """One kind of device."""
 
-    def start(self, bench: Bench, request: Request) -> Runner:
+    def start(self, bench: Bench, request: Request, *, prefix: Sequence[str] = ()) -> Runner:
         """A fresh runner for a candidate."""
 
     def spec(self, bench: Bench, request: Request) -> dict[str, Any]:
@@ -57,11 +57,11 @@ class HostLane:
         self.cores = sorted(cores)
         self.library = -1
 
-    def start(self, bench: Bench, request: Request) -> Runner:
+    def start(self, bench: Bench, request: Request, *, prefix: Sequence[str] = ()) -> Runner:
         assert isinstance(bench.arena, HostArena)
         self.library = sealed_copy(Path(request.library))
         try:
-            return Runner(descriptors=[bench.arena.descriptor, self.library], threads=len(self.cores))
+            return Runner(descriptors=[bench.arena.descriptor, self.library], threads=len(self.cores), prefix=prefix)
         finally:
             os.close(self.library)
 
@@ -101,13 +101,13 @@ class CudaLane:
         self.watch = Watch(uuid)
         self.library = -1
 
-    def start(self, bench: Bench, request: Request) -> Runner:
+    def start(self, bench: Bench, request: Request, *, prefix: Sequence[str] = ()) -> Runner:
         self.library = sealed_copy(Path(request.library))
         visible = {
             name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER") if name in os.environ
         }
         try:
-            return Runner(descriptors=[self.library], threads=1, extra=visible)
+            return Runner(descriptors=[self.library], threads=1, extra=visible, prefix=prefix)
         finally:
             os.close(self.library)
 
@@ -145,7 +145,7 @@ class ModuleLane:
         self.watch = watch
         self.spare: Runner | None = None
 
-    def start(self, bench: Bench, request: Request) -> Runner:
+    def start(self, bench: Bench, request: Request, *, prefix: Sequence[str] = ()) -> Runner:
         runner, self.spare = self.spare, None
         if runner is not None and runner.process.poll() is None:
             return runner

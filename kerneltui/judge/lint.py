@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from kerneltui.errors import ProblemError
 from kerneltui.judge.compare import BITS, describe_pattern, is_plainly_right
+from kerneltui.judge.operations import OperationMode
 from kerneltui.judge.reference import Reference, Signature, double_inputs, double_of, first_line
 from kerneltui.judge.tolerance import PROFILES, Tolerance
 from kerneltui.records import Check, CheckResult
@@ -62,7 +62,7 @@ def clones(values: Sequence[Any]) -> list[Any]:
     return [value.clone() if isinstance(value, torch.Tensor) else value for value in values]
 
 
-class Unwritten(TorchDispatchMode):
+class Unwritten(OperationMode):
     """Fills memory that an operation hands out unwritten (`torch.empty` and its kin), so that it shows."""
 
     def __init__(self, byte: int) -> None:

@@ -7,37 +7,67 @@ advise             a sentence with a smaller size, when it does not fit
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.overrides import TorchFunctionMode
 
 from kerneltui.errors import ProblemError
+from kerneltui.judge.operations import Largest, tensor_bytes
 from kerneltui.judge.reference import Reference
 
 SETS = 3  # a ring of two and a probe: the least that can be judged with
+CLOSER = 24  # inputs and state beyond this share of free memory are looked at before they are made
+FACTORIES = frozenset("rand randn randint zeros ones empty full randperm arange".split())  # noqa: SIM905
 CHUNK_BYTES = 1 << 30  # temporaries of a comparison
 
 
-class Largest(TorchDispatchMode):
-    """The two largest results of any operation: what eager holds beside inputs and outputs."""
+class TooMuch(Exception):
+    """Stops a reference before it allocates what may not fit."""
 
-    def __init__(self) -> None:
+
+class Factories(TorchFunctionMode):
+    """Adds up what `torch.randn` and its kin are asked for, and stops before too much of it."""
+
+    def __init__(self, limit_bytes: int) -> None:
         super().__init__()
-        self.sizes = [0, 0]
+        self.left_bytes = limit_bytes
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = function(*args, **(kwargs or {}))
-        for value in made if isinstance(made, tuple | list) else (made,):
-            if isinstance(value, torch.Tensor):
-                self.sizes = sorted([*self.sizes, bytes_of(value)])[-2:]
-        return made
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(function, "__name__", "")
+        if name in FACTORIES:
+            self.left_bytes -= 4 * math.prod(numbers_in(args[-1:] if name == "randint" else args))
+            if self.left_bytes < 0:
+                raise TooMuch
+        return function(*args, **(kwargs or {}))
 
 
-def bytes_of(value: Any) -> int:
-    return value.numel() * value.element_size() if isinstance(value, torch.Tensor) else 0
+def numbers_in(values: Any) -> list[int]:
+    """Every whole number, also inside lists: a size, or at worst more than one."""
+    found: list[int] = []
+    for value in values:
+        if isinstance(value, int) and not isinstance(value, bool):
+            found.append(value)
+        elif isinstance(value, list | tuple):
+            found += numbers_in(value)
+    return found
+
+
+def may_not_fit(source: str, path: str, free_bytes: int) -> bool:
+    """Whether inputs and state are large enough to look closer, which takes the compiler's shape rules and seconds."""
+    try:
+        reference = Reference(source, path, torch.device("cpu"))
+        with Factories(free_bytes // CLOSER):
+            reference.make_module(0)
+            reference.make_inputs(0)
+    except TooMuch:
+        return True
+    except ProblemError as error:
+        return isinstance(error.__cause__, TooMuch)  # anything else its own run will say, with its line
+    return False
 
 
 def needed_bytes(source: str, path: str) -> int | None:
@@ -51,13 +81,15 @@ def needed_bytes(source: str, path: str) -> int | None:
             outputs = reference.run(module, inputs)
     except (ProblemError, RuntimeError, NotImplementedError, TypeError, ValueError):
         return None  # its own run will say what is wrong, if anything is
-    state = sum(bytes_of(value) for value in module.state_dict().values())
-    one_set = sum(map(bytes_of, inputs)) + state + sum(map(bytes_of, outputs))
+    state = sum(tensor_bytes(value) for value in module.state_dict().values())
+    one_set = sum(map(tensor_bytes, inputs)) + state + sum(map(tensor_bytes, outputs))
     return SETS * one_set + 2 * state + sum(largest.sizes) + min(CHUNK_BYTES, 4 * one_set)
 
 
 def check_fits(source: str, path: str, free_bytes: int, where: str) -> None:
     """Raise a ProblemError with the remedy when it does not fit."""
+    if not may_not_fit(source, path, free_bytes):
+        return
     needed = needed_bytes(source, path)
     if needed is None or needed <= free_bytes:
         return

@@ -66,8 +66,14 @@ class Runner:
     """One single-use process. It never sees expected outputs, seeds or the reference."""
 
     def __init__(
-        self, *, descriptors: Sequence[int], threads: int, module: bool = False, extra: dict[str, str] | None = None
-    ):
+        self,
+        *,
+        descriptors: Sequence[int],
+        threads: int,
+        module: bool = False,
+        extra: dict[str, str] | None = None,
+        prefix: Sequence[str] = (),
+    ) -> None:
         self.folder = tempfile.TemporaryDirectory(prefix="kerneltui-runner-", ignore_cleanup_errors=True)
         os.chmod(self.folder.name, 0o777)
         self.kept = children_of(os.getpid())
@@ -75,7 +81,8 @@ class Runner:
         self.answers, answer_end = os.pipe()
         self.printed, print_end = os.pipe()
         flags = ["-E", "-s"] if module else ["-I", "-S", "-E"]
-        words = [sys.executable, *flags, str(RUNNER_FILE), str(command_end), str(answer_end), str(os.getpid())]
+        parent = 0 if prefix else os.getpid()  # under a tool the runner is the tool's child
+        words = [*prefix, sys.executable, *flags, str(RUNNER_FILE), str(command_end), str(answer_end), str(parent)]
         self.process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
@@ -169,10 +176,16 @@ class Runner:
             self.process.wait()
             return 0
 
+    def hang_up(self) -> None:
+        """Close the command pipe: a runner that is well ends by itself."""
+        if self.commands >= 0:
+            os.close(self.commands)
+            self.commands = -1
+
     def close(self) -> None:
         """Kill it and everything that it started, and remove its folder."""
-        for end in (self.commands, self.answers):
-            os.close(end)
+        self.hang_up()
+        os.close(self.answers)
         kill_strays(self.kept, self.process)
         self.output.close()
         self.folder.cleanup()
