@@ -2,6 +2,7 @@
 
 Stopwatch       exclusive seconds by name
 watch           put one around the parts of a verdict on this side: policy, compiler, binary check
+hear_waits      how long other sessions kept us from a device
 listen          have every judge that is started from here on time itself
 main            the judge itself, timed (`python bench/stages.py`)
 """
@@ -11,8 +12,8 @@ from __future__ import annotations
 import functools
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +125,22 @@ def listen(heard: Callable[[dict[str, float]], None]) -> None:
     # The judge's own words follow these; this file runs the same program and ignores them.
     judges.keeper = lambda **limits: [*keeper(**limits), sys.executable, str(Path(__file__).resolve())]
     judges.JudgeProcess.ask = asked  # type: ignore[method-assign]
+
+
+def hear_waits(heard: Callable[[float, float], None]) -> None:
+    """Hear from when to when a device's lock was waited for: other sessions on this machine hold it for their jobs."""
+    from kerneltui.evaluator import supervisor
+
+    alone_on = supervisor.alone_on
+
+    @asynccontextmanager
+    async def timed(device: Any, say: Callable[[str], None]) -> AsyncIterator[None]:
+        start = time.perf_counter()
+        async with alone_on(device, say):
+            heard(start, time.perf_counter())
+            yield
+
+    supervisor.alone_on = timed
 
 
 # --------------------------------------------------------------------------- the judge's side

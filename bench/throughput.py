@@ -5,7 +5,8 @@
 60 correct, 25 that do not compile, 10 wrong, 5 that never end. Each is screened against the fourth best so far; one
 that is not given up and is among the four best is judged once more in full. The last line with --json is one JSON object.
 
-    idle       share of the time from the first job on the device to the last in which no candidate was on it
+    idle       share of the time from the first job on the device to the last in which no candidate was on it; waiting for
+               somebody else's job on the same device (its lock) is told apart
     hang       how much longer than its own deadline an endless candidate kept the device
     wrong      verdicts that are not what they must be
 """
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from mixture import Entry, make
+from stages import hear_waits
 
 from kerneltui.errors import MachineError
 from kerneltui.evaluator.devices import find_device
@@ -65,6 +67,7 @@ class Tally:
     best_us: list[float] = field(default_factory=list)
     screened: int = 0
     machine_faults: list[str] = field(default_factory=list)
+    lock_waits: list[tuple[float, float]] = field(default_factory=list)  # start and end, while others had the device
 
     @property
     def beam_us(self) -> float | None:
@@ -109,6 +112,7 @@ async def measure(device: Device, scratch: Path, options: argparse.Namespace) ->
     problem = load_problem(options.problem)
     evaluator = Evaluator(problem, [device], settings=settings, cache=scratch / "cache", scratch=scratch / "runs")
     tally = Tally()
+    hear_waits(lambda start, end: tally.lock_waits.append((start, end)))
     try:
         start = time.perf_counter()
         await evaluator.prepare()
@@ -140,6 +144,8 @@ async def send(evaluator: Evaluator, entry: Entry, tally: Tally, start: float) -
         return
     tally.verdicts.append((entry, verdict))
     tally.ends_s.append(time.perf_counter() - start)
+    if len(tally.ends_s) % 10 == 0:
+        print(f"  {len(tally.ends_s)} verdicts after {tally.ends_s[-1]:.0f} s", file=sys.stderr, flush=True)
     if verdict.outcome is not Outcome.CORRECT or verdict.measurement is None:
         return
     if verdict.measurement.screened:
@@ -190,7 +196,8 @@ def figures(tally: Tally, entries: list[Entry], spent_s: float, deadline_s: floa
         "verdicts_an_hour": round(len(tally.ends_s) / spent_s * 3600),
         "device_jobs": len(tally.jobs),
         "screened": tally.screened,
-        "device_idle_share": round(idle_share(tally.jobs), 4),
+        "device_idle_share": round(idle_share(tally.jobs, tally.lock_waits), 4),
+        "lock_wait_share": round(idle_share(tally.jobs, []) - idle_share(tally.jobs, tally.lock_waits), 4),
         "hang_device_s": [round(value, 2) for value in hangs],
         "hang_over_deadline_s": round(max(hangs, default=0.0) - deadline_s, 2),
         "other_device_s": spread(others),
@@ -201,16 +208,16 @@ def figures(tally: Tally, entries: list[Entry], spent_s: float, deadline_s: floa
     }
 
 
-def idle_share(jobs: list[Job]) -> float:
-    """Time without a candidate on the device, between the first job's start and the last one's end."""
-    ordered = sorted(jobs, key=lambda job: job.start)
-    if not ordered:
+def idle_share(jobs: list[Job], waits: list[tuple[float, float]]) -> float:
+    """Time without a candidate on the device, nor waited for others on it, from the first job's start to the last end."""
+    if not jobs:
         return 0.0
-    idle, reached = 0.0, ordered[0].start
-    for job in ordered:
-        idle += max(0.0, job.start - reached)
-        reached = max(reached, job.end)
-    return idle / (reached - ordered[0].start)
+    first, last = min(job.start for job in jobs), max(job.end for job in jobs)
+    idle, reached = 0.0, first
+    for start, end in sorted([*((job.start, job.end) for job in jobs), *waits]):
+        idle += max(0.0, min(start, last) - reached)
+        reached = max(reached, min(end, last))
+    return idle / (last - first)
 
 
 def spread(values: list[float]) -> dict[str, float]:
@@ -226,7 +233,8 @@ def words_of(report: dict[str, Any]) -> str:
     lines = [
         f"{machine['device']}, {machine['cores']} cores; {report['problem']['name']} {report['problem']['sizes']}",
         f"{report['candidates']} candidates in {report['wall_s']:.0f} s: {report['verdicts_an_hour']} verdicts an hour",
-        f"device: {report['device_jobs']} jobs, idle {report['device_idle_share']:.1%}, {report['screened']} screened, "
+        f"device: {report['device_jobs']} jobs, idle {report['device_idle_share']:.1%} "
+        f"(and {report['lock_wait_share']:.1%} taken by others), {report['screened']} screened, "
         f"{report['other_device_s'].get('median', 0):.2f} s each",
         f"endless: {report['hang_device_s']} s on the device, deadline {report['problem']['deadline_s']:g} s",
         f"wrong outcomes: {report['wrong_outcomes']}; machine faults: {len(report['machine_faults'])}",

@@ -2,7 +2,8 @@
 
     python bench/verdict.py [--device cpu|cuda] [--quick] [--repeat N] [--json]
 
-kerneltui      a fresh candidate each time (its source ends in a comment that no cache has seen), a warm judge
+kerneltui      a fresh candidate each time (its source ends in a comment that no cache has seen), a warm judge; time in
+               which another session holds the device is left out
 the usual way  a fresh process: import torch, load_inline into a fresh folder, 5 correctness and 100 timing trials
 
 The last line with --json is one JSON object. Needs this checkout, torch, a compiler; ninja where load_inline is meant.
@@ -29,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from stages import ROOT, Stopwatch, listen, watch
+from stages import ROOT, Stopwatch, hear_waits, listen, watch
 
 from kerneltui.evaluator.devices import find_device
 from kerneltui.evaluator.supervisor import Evaluator
@@ -226,6 +227,7 @@ def watch_once() -> Stopwatch:
     if "clock" not in PATCHED:
         PATCHED["clock"] = Stopwatch()
         watch(PATCHED["clock"])
+        hear_waits(lambda start, end: PATCHED.update(waited_s=PATCHED.get("waited_s", 0.0) + end - start))
     return PATCHED["clock"]
 
 
@@ -247,17 +249,20 @@ async def our_verdict(
     """Wall and CPU seconds, and their parts."""
     clock.take()
     heard.clear()
+    PATCHED["waited_s"] = 0.0
     judge = evaluator.bays[0].judge
     before, start = cpu_seconds(judge.process), time.perf_counter()
     verdict = await evaluator.judge(case.fresh())
-    wall_s = time.perf_counter() - start
+    # While another session has the device there is nothing to measure.
+    wall_s = time.perf_counter() - start - PATCHED["waited_s"]
     cpu_s = cpu_seconds(judge.process) - before
     must_be_correct(case, verdict)
     stages = clock.take() | heard
     judge_s = stages.pop("all of it", 0.0)
     known = sum(stages.values())
     stages["rest"] = wall_s - known
-    say(f"  {case.label}: kerneltui {wall_s:.2f} s (judge {judge_s:.2f} s, CPU {cpu_s:.2f} s)")
+    taken = f"; device taken by others for {PATCHED['waited_s']:.1f} s more" if PATCHED["waited_s"] > 0.1 else ""
+    say(f"  {case.label}: kerneltui {wall_s:.2f} s (judge {judge_s:.2f} s, CPU {cpu_s:.2f} s){taken}")
     return wall_s, cpu_s, stages
 
 
