@@ -89,9 +89,10 @@ class Terminal:
     def close(self) -> None:
         """End it as a person would."""
         os.write(self.master, b"q")
-        try:
-            self.process.wait(5)
-        except subprocess.TimeoutExpired:
+        end = time.perf_counter() + 10
+        while self.process.poll() is None and time.perf_counter() < end:
+            self.read(0.1)
+        if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
         os.close(self.master)

@@ -176,8 +176,10 @@ class Store:
         with self._snapshot():
             seq = int(self._meta("seq") or 0)
             since = (tree.seq,)
-            ideas = self._rows("SELECT body FROM idea WHERE seq > ? ORDER BY rowid", since, Idea)
-            variants = self._rows("SELECT body FROM variant WHERE seq > ? ORDER BY rowid", since, Variant)
+            # Asked plainly for rowid order, SQLite reads the whole table; the + makes it use the index on seq and sort.
+            order = "+rowid" if tree.seq else "rowid"
+            ideas = self._rows(f"SELECT body FROM idea WHERE seq > ? ORDER BY {order}", since, Idea)
+            variants = self._rows(f"SELECT body FROM variant WHERE seq > ? ORDER BY {order}", since, Variant)
             calls = self._rows("SELECT body FROM call WHERE seq > ? ORDER BY id", since, Call)
             status = decode(self._meta("status") or "{}", EngineStatus)
             last = self._db.execute("SELECT coalesce(max(id), 0) FROM event").fetchone()[0]

@@ -50,6 +50,7 @@ class Tally:
     waiting: int = 0
     total: int = 0
     ideas: int = 0
+    judged: int = 0  # with a verdict
     best: Variant | None = None
 
     def add(self, other: Tally) -> None:
@@ -59,12 +60,14 @@ class Tally:
         self.running += other.running
         self.waiting += other.waiting
         self.total += other.total
+        self.judged += other.judged
         if other.best is not None and is_faster(other.best, self.best):
             self.best = other.best
 
     def count(self, variant: Variant, *, alive: bool) -> None:
         """Fold in one variant; only one that is alive can be the best."""
         self.total += 1
+        self.judged += variant.outcome is not None
         if variant.state is not VariantState.DONE:
             if variant.state in words.ACTIVE:
                 self.running += 1
@@ -341,6 +344,10 @@ class Outline:
     def round_numbers(self) -> list[int]:
         """Every round there is, in order."""
         return list(self._rounds)
+
+    def round_tallies(self) -> list[Tally]:
+        """What has become of every round."""
+        return [part.tally for part in self._rounds.values()]
 
     def variants_below(self, id: str) -> list[Variant]:
         """Every variant that belongs to a round, an idea or a variant, itself included."""

@@ -132,8 +132,8 @@ def workers(model: Model, glyphs: Glyphs, now: float, width: int) -> list[Line]:
 
 def queue_text(model: Model) -> str:
     """How much waits."""
-    waiting = sum(tally.waiting for id, tally in model.outline.tallies.items() if id.startswith("r"))
-    running = sum(tally.running for id, tally in model.outline.tallies.items() if id.startswith("r"))
+    tallies = model.outline.round_tallies()
+    waiting, running = sum(tally.waiting for tally in tallies), sum(tally.running for tally in tallies)
     return f"{running} running  {waiting} waiting"
 
 
@@ -152,7 +152,7 @@ def budget(model: Model, glyphs: Glyphs, now: float, width: int) -> list[Line]:
     if tokens or caps.tokens is not None:
         cap = f" of {caps.tokens:,}" if caps.tokens is not None else ", no cap"
         found.append(_gauge("tokens", tokens, caps.tokens, f"{tokens:,}{cap}", glyphs, width))
-    judged = sum(variant.outcome is not None for variant in tree.variants.values())
+    judged = sum(tally.judged for tally in model.outline.round_tallies())
     cap = f" of {caps.evaluations:,}" if caps.evaluations is not None else ", no cap"
     found.append(_gauge("judged", judged, caps.evaluations, f"{judged:,}{cap}", glyphs, width))
     spent = active_s(model, now)
@@ -165,7 +165,11 @@ def _gauge(name: str, used: float, cap: float | None, text: str, glyphs: Glyphs,
     cells = max(6, min(24, width - 44))
     share = used / cap if cap else 0.0
     picture = bar(share, cells, glyphs) if cap else " " * cells
-    return [(f" {name:<9}", "muted"), (picture, "warning" if share > 0.9 and name != "rounds" else "bar"), (f"  {text}", "")]
+    return [
+        (f" {name:<9}", "muted"),
+        (picture, "warning" if share > 0.9 and name != "rounds" else "bar"),
+        (f"  {text}", ""),
+    ]
 
 
 def spend_lines(model: Model) -> list[Line]:

@@ -256,6 +256,9 @@ class TextLines(LineList):
 
     def show(self, lines: Sequence[Line], *, keep_place: bool = False, numbers_after: int | None = None) -> None:
         """Replace the text; the view starts at the top unless it is the same text, grown."""
+        if keep_place and len(lines) == len(self.lines) and numbers_after == self.numbers_after:
+            self.update_lines(lines)
+            return
         self.lines, self.numbers_after = lines, numbers_after
         self._number += 1
         self._strips.clear()
@@ -269,7 +272,7 @@ class TextLines(LineList):
     def update_lines(self, lines: Sequence[Line]) -> None:
         """Replace the text where only some lines differ: those are repainted, and the view stays."""
         if len(lines) != len(self.lines):
-            self.show(lines, keep_place=True)
+            self.show(lines, keep_place=True, numbers_after=self.numbers_after)
             return
         changed = [row for row, line in enumerate(lines) if line != self.lines[row]]
         self.lines = lines
