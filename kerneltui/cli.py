@@ -33,6 +33,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "add-idea": ("steering", "add_idea", "Put an idea of your own into a session."),
     "edit": ("steering", "edit", "Change the words of an idea."),
     "expand": ("steering", "expand", "Have more variants written from an idea."),
+    "prompt": ("pasting", "prompt", "What an author would be asked, to carry to a model by hand."),
+    "answer": ("pasting", "answer", "Bring back the answer of a model that has no API."),
     "approve": ("steering", "approve", "Let a proposed idea be written."),
     "reject": ("steering", "reject", "Turn a proposed idea down."),
     "prune": ("steering", "prune", "Cut off an idea or a variant with all below it."),

@@ -259,7 +259,7 @@ async def test_an_author_without_a_price_is_not_asked_under_a_dollar_cap(tmp_pat
     author = FakeAuthor(worst_usd=None, cost_usd=None)
     status = await run_session(folder, evaluator=FakeEvaluator(), authors={LLM.label: author})
     assert [] == author.asked
-    assert "no price is known" in status.reason
+    assert "the dollar cap cannot hold" in status.reason
 
 
 async def test_evaluations_end_the_search(tmp_path: Path) -> None:
@@ -796,3 +796,25 @@ async def test_an_idle_engine_writes_next_to_nothing(tmp_path: Path, monkeypatch
         version = viewer.store.data_version()
         await asyncio.sleep(1.0)
         assert viewer.store.data_version() - version <= 1
+
+
+async def test_what_is_pasted_in_is_judged_though_no_author_is_left(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM,), rounds=1, ideas=1, variants=1)
+    author = FakeAuthor(failures=[AuthorStopped("no key")] * 9)
+    async with running(folder, authors={LLM.label: author}) as viewer:
+        await viewer.until(lambda t: t.status.state is SessionState.PAUSED)
+        await viewer.decide(DecisionKind.INJECT, source="// time_us: 3\nint k;")
+        await viewer.until(lambda t: t.status.state is SessionState.PAUSED and t.best() and t.best().median_us == 3.0)
+    assert 2 == len(author.asked)  # about the reference and the starter, at once; nothing since
+
+
+async def test_an_author_added_to_the_file_is_asked(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM,), rounds=1, ideas=1, variants=1)
+    late = AuthorSettings(kind="gemini", model="late")
+    given = {LLM.label: FakeAuthor(failures=[AuthorStopped("no key")]), late.label: FakeAuthor(settings=late)}
+    async with running(folder, authors=given) as viewer:
+        await viewer.until(lambda t: t.status.state is SessionState.PAUSED)
+        viewer.store.write_settings(replace(viewer.store.settings(), authors=(LLM, late)))
+        await viewer.decide(DecisionKind.RESUME)
+        await viewer.until(finished)
+    assert {LLM.label, late.label} >= {call.author for call in read(folder).calls.values()} >= {late.label}

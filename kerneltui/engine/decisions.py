@@ -11,7 +11,7 @@ from kerneltui.authors import IdeaDraft
 from kerneltui.engine.judging import certify
 from kerneltui.engine.pasting import hand_row, idea_of, take_answer, variant_of, word_of
 from kerneltui.engine.questions import add_ideas, with_candidate
-from kerneltui.engine.session import Session
+from kerneltui.engine.session import NO_AUTHOR, Session
 from kerneltui.errors import UsageError, nearest
 from kerneltui.records import (
     Budget,
@@ -31,6 +31,7 @@ from kerneltui.settings import dump_settings, parse_settings
 
 SOURCE_LIMIT = 2_000_000  # characters of an injected kernel
 EXPAND_LIMIT = 64
+BRINGS_WORK = (DecisionKind.INJECT, DecisionKind.ANSWER)
 NEED_THE_PROBLEM = (DecisionKind.INJECT, DecisionKind.ANSWER, DecisionKind.CERTIFY)
 
 
@@ -51,6 +52,8 @@ async def carry_out(session: Session, decision: Decision) -> None:
         refused = str(error)
         await session.commit(lambda: _answer(session, decision, DecisionState.REFUSED, refused))
         return
+    if decision.kind in BRINGS_WORK and session.status.reason.startswith(NO_AUTHOR):
+        await session.set_status(state=SessionState.RUNNING, reason="")  # what a person brought needs no author
     if decision.kind is DecisionKind.CERTIFY:
         session.begin(("certify", decision.target), certify(session, decision.target))
 

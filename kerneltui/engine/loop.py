@@ -25,7 +25,7 @@ from kerneltui.engine.judging import judge, sweep
 from kerneltui.engine.machine import missing_words, open_evaluator
 from kerneltui.engine.questions import may_be_asked, propose, put_out, repair, write
 from kerneltui.engine.recovery import add_starters, hold_lock, log_to, mend
-from kerneltui.engine.session import Evaluator, Key, Session
+from kerneltui.engine.session import NO_AUTHOR, Evaluator, Key, Session
 from kerneltui.errors import AuthorStopped, KernelTuiError, UsageError
 from kerneltui.records import EngineStatus, Event, IdeaStatus, SessionState
 from kerneltui.search.plan import next_steps
@@ -127,9 +127,12 @@ class _Engine:
         self.preparing = asyncio.create_task(self.prepare())
 
     async def open_authors(self) -> None:
+        """Those that are neither open nor out: all at the start, later what was added or let back in."""
         session = self.session
         for settings in session.settings.authors:
             label = settings.label
+            if label in session.authors or label in session.out:
+                continue
             try:
                 session.authors[label] = self.given.get(label) or open_author(settings, session.problem)
             except AuthorStopped as error:
@@ -230,8 +233,8 @@ class _Engine:
         session = self.session
         while not self.signal and session.status.state not in ENDED:
             self.tick()
-            await self.decide()
             self.look_at_preparation()
+            await self.decide()
             await self.drop_pruned()
             if session.is_running() and session.prepared is not None and self.is_time_to_plan():
                 await self.plan()
@@ -335,6 +338,7 @@ class _Engine:
 
     async def plan(self) -> None:
         session = self.session
+        await self.open_authors()
         self.stale = False
         self.planned = time.monotonic()
         steps = next_steps(session.tree, session.settings, {*session.out, *session.broke})
@@ -381,7 +385,7 @@ class _Engine:
                 await self.finish(nothing_owed[0].reason)
                 return
             reasons = "; ".join(f"{label}: {reason}" for label, reason in session.out.items())
-            await session.pause(f"no author is left. {reasons} Put it right and resume, or paste answers in by hand.")
+            await session.pause(f"{NO_AUTHOR}. {reasons} Put it right and resume, or paste answers in by hand.")
 
     async def finish(self, reason: str) -> None:
         session = self.session

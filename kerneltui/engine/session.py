@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 Key = tuple[str, ...]  # what a task is at: ("judge", variant), ("write", variant), ("ideas", round, parent, author)
 
+NO_AUTHOR = "no author is left"  # how the reason of that pause begins
 ROOM_POLL_S = 0.5  # how often a full disk is tried again
 DISK_ERRORS = ("SQLITE_FULL", "SQLITE_IOERR")
 ROOM_BYTES = 2**20  # an I/O error with less room than this is a full disk
