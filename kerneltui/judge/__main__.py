@@ -9,8 +9,11 @@ import sys
 import traceback
 from typing import Any
 
+import torch
+
 from kerneltui.errors import DeviceLost, MachineError, ProblemError
 from kerneltui.judge.desk import Desk
+from kerneltui.judge.reference import first_line
 from kerneltui.judge.runners import adopt_orphans
 from kerneltui.judge.wire import Wire
 
@@ -34,6 +37,8 @@ def answer_of(desk: Desk, command: dict[str, Any]) -> dict[str, Any]:
         return {"ok": False, "kind": "problem", "message": str(error)}
     except DeviceLost as error:
         return {"ok": False, "kind": "device", "message": str(error)}
+    except torch.OutOfMemoryError as error:
+        return {"ok": False, "kind": "machine", "message": f"the judge ran out of device memory: {first_line(error)}"}
     except MachineError as error:
         return {"ok": False, "kind": "machine", "message": str(error)}
 

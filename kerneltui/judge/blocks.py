@@ -23,7 +23,7 @@ def checked(answer: tuple[Any, ...]) -> Any:
     """The value of a runtime call."""
     status, *values = answer
     if int(status) == 2:
-        raise torch.OutOfMemoryError("CUDA out of memory")
+        raise MachineError("the GPU has no room for the judge's buffers; other processes may hold its memory")
     if int(status) != 0:
         raise MachineError(f"CUDA: {status.name}")
     return values[0] if len(values) == 1 else tuple(values)

@@ -17,8 +17,9 @@ from kerneltui.judge.lanes import CudaLane, HostLane, Lane, ModuleLane
 from kerneltui.judge.lint import Lint, check_reference
 from kerneltui.judge.memory import check_fits
 from kerneltui.judge.reference import Reference, Signature
+from kerneltui.judge.request import Request, Rules
 from kerneltui.judge.tolerance import PROFILES
-from kerneltui.judge.trial import Request, Rules, Trial
+from kerneltui.judge.trial import Trial
 from kerneltui.records import Check, CheckResult
 
 TRUTH_S = 0.4  # a float64 answer for every set is affordable up to here
@@ -84,6 +85,9 @@ class Desk:
         cache = command["device"].get("l2_bytes") or CACHE_DEFAULT_BYTES
         floor = self.floor(workloads[-1], cache, free)
         self.rules = dataclasses.replace(self.rules, floor_us=floor)
+        if device.type == "cuda":
+            torch.cuda.empty_cache()  # what the lint used is free again
+            free = free_bytes(device)
         self.bench = Bench(workloads, device, cache_bytes=cache, free_bytes=free)
         assert self.lane is not None
         return {
@@ -143,6 +147,8 @@ class Desk:
         request = msgspec.convert(command["request"], Request)
         lane: Lane = self.module_lane() if request.module else self.lane
         verdict = Trial(self.bench, request, self.rules, lane).run()
+        if self.bench.device.type == "cuda":
+            torch.cuda.empty_cache()  # pools of this candidate's graphs
         if request.module:
             self.module_lane().keep_spare(self.bench)
         return {"verdict": msgspec.to_builtins(verdict)}

@@ -21,11 +21,12 @@ from kerneltui.judge.runners import Runner
 from kerneltui.records import Outcome
 
 if TYPE_CHECKING:
-    from kerneltui.judge.trial import Request
+    from kerneltui.judge.request import Request
 
 USERS = range(1_000_000_000, 1_900_000_000)  # user ids that no account has
 MEMORY_SPARE_BYTES = 4 << 30  # address space beyond the buffers: code, stacks, a candidate's own allocations
 WARM_S = 120.0
+CUDA_FILE_BYTES = 256 << 20  # the driver keeps segments of its own
 MODULE_BYTES = 32 << 30  # address space of a process with torch and a compiler's children
 MODULE_FILE_BYTES = 2 << 30
 STACK_BYTES = 256 << 20  # address space of one OpenMP thread: its stack and its malloc arena
@@ -121,7 +122,7 @@ class CudaLane:
             "function": request.function,
             "pointers": len(bench.main.tensors),
             "symbols": len(bench.main.symbols),
-            "file_bytes": 1 << 20,
+            "file_bytes": CUDA_FILE_BYTES,
             "filter": request.filter,
         }
 

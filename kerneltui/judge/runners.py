@@ -98,6 +98,7 @@ class Runner:
         os.set_blocking(self.commands, False)
         self.buffer = b""
         self.output = Output(self.printed)
+        self.closed = False
         self.warm = False  # whether the answer to a `warm` command has come
 
     def send(self, operation: str, deadline_s: float, **fields: Any) -> None:
@@ -183,7 +184,10 @@ class Runner:
             self.commands = -1
 
     def close(self) -> None:
-        """Kill it and everything that it started, and remove its folder."""
+        """Kill it and everything that it started, and remove its folder; a second time does nothing."""
+        if self.closed:
+            return
+        self.closed = True
         self.hang_up()
         os.close(self.answers)
         kill_strays(self.kept, self.process)

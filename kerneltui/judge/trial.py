@@ -1,6 +1,5 @@
 """One candidate on the bench: load, check, time, decide.
 
-Request     what the supervisor asks
 Trial       the sequence; `run` gives the verdict
 """
 
@@ -10,7 +9,7 @@ import random
 import secrets
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,58 +21,18 @@ from kerneltui.judge.compare import BITS, Expected, Finding, compare
 from kerneltui.judge.deaths import death_of
 from kerneltui.judge.fallen import Fallen
 from kerneltui.judge.lanes import Lane
+from kerneltui.judge.mismatch import equal_bits, mismatch_words
 from kerneltui.judge.pairs import number
 from kerneltui.judge.precision import measure_classes, relative_error, true_answer
+from kerneltui.judge.request import Progress, Request, Rules
 from kerneltui.judge.runners import Runner, RunnerEnded, RunnerFailure
 from kerneltui.judge.sanitizer import sanitize
 from kerneltui.judge.timing import measure
-from kerneltui.judge.tolerance import Tolerance
-from kerneltui.records import Badge, Check, CheckResult, ErrorReport, Measurement, Outcome, Stage, Verdict
+from kerneltui.records import Badge, Check, CheckResult, Measurement, Outcome, Stage, Verdict
 
 RANDOM_SETS = 3
 START_S = 10.0
 BUILD_S = 150.0  # a module that compiles with torch's own tools: a minute on a slow machine, twice that for two files
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What is to be judged, and how far."""
-
-    library: str
-    function: str
-    deadline_s: float
-    full: bool = True
-    beam_us: float | None = None
-    filter: bool = True  # forbid system calls in the runner
-    module: bool = False
-    certify: bool = False
-    lower_precision: bool = True  # may a lower class than the problem's win
-    resources: tuple[dict[str, Any], ...] = ()  # of each kernel, as the compiler said
-    launches: tuple[dict[str, Any], ...] = ()  # sizes of launches, where the source states them
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
-    """What counts as right."""
-
-    tolerance: Tolerance
-    allow_nan: bool
-    truth: bool  # whether a float64 answer is affordable
-    hard: bool = True  # whether hard inputs are tried
-    eager_s: float = 1e-3  # one warm call of the reference
-    baseline_precision: str = ""
-    floor_us: float | None = None
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far a trial is, for the words of a failure."""
-
-    stage: Stage = Stage.LOAD
-    left_s: float = 0.0
-    checks: list[Check] = field(default_factory=list)
-    workspace_bytes: int = 0
-    calls: int = 0
 
 
 class Trial:
@@ -98,7 +57,8 @@ class Trial:
             verdict = self.sequence()
         except Fallen as fallen:
             verdict = Verdict(outcome=fallen.outcome, stage=fallen.stage, message=fallen.message, errors=fallen.errors)
-        log = self.finish()
+        finally:
+            log = self.finish()
         return replace(
             verdict,
             log=log,
@@ -137,12 +97,18 @@ class Trial:
 
     def fall(self, error: Exception) -> Fallen:
         assert self.runner is not None
-        self.lane.still_answers()
         ended = isinstance(error, RunnerEnded)
         output = self.runner.output.last_words() if ended else self.runner.output.text()
+        self.lose()
         outcome, message = death_of(error, output, self.at.stage, self.request.deadline_s)
         stage = Stage.LAUNCH if self.at.stage is Stage.CHECK else self.at.stage
         return Fallen(outcome, stage, message)
+
+    def lose(self) -> None:
+        """Kill the runner first: a kernel without an end would keep the device from answering."""
+        assert self.runner is not None
+        self.runner.close()
+        self.lane.still_answers()
 
     def finish(self) -> str:
         """End the runner; what it printed."""
@@ -254,7 +220,7 @@ class Trial:
         if found is None and code != 0:
             found = Outcome.LAUNCH_ERROR, f"{self.request.function} returned {code}, which means that it failed"
         if found is not None:
-            self.lane.still_answers()
+            self.lose()
             raise Fallen(found[0], Stage.LAUNCH, found[1])
 
     def check_guards(self, sets: Sequence[Set]) -> None:
@@ -268,7 +234,7 @@ class Trial:
         reports = [finding.report for finding in findings if finding.report is not None]
         if not reports:
             return
-        message = mismatch_words(reports[0], findings, self.rules)
+        message = mismatch_words(reports[0], findings)
         self.note("outputs", CheckResult.FAIL, message)
         raise Fallen(Outcome.MISMATCH, Stage.CHECK, message, reports)
 
@@ -318,7 +284,7 @@ class Trial:
                 Outcome.MISMATCH,
                 Stage.CHECK,
                 "right on the first call, wrong on a second one with equal inputs: it keeps state, leaves outputs "
-                f"unwritten, or has a race ({mismatch_words(reports[0], findings, self.rules)})",
+                f"unwritten, or has a race ({mismatch_words(reports[0], findings)})",
                 reports,
             )
         self.note("deterministic", CheckResult.NOTE, "bits differ between runs, within the tolerance (atomics?)")
@@ -419,7 +385,7 @@ class Trial:
                 raise Fallen(
                     Outcome.SUSPECT,
                     Stage.TIME,
-                    f"right when checked, wrong when timed: {mismatch_words(reports[0], findings, self.rules)}",
+                    f"right when checked, wrong when timed: {mismatch_words(reports[0], findings)}",
                     reports,
                 )
             done += 1
@@ -446,28 +412,3 @@ class Trial:
         for name, result, detail in found:
             self.note(name, result, detail)
         return all(result is CheckResult.PASS for _, result, _ in found)
-
-
-def equal_bits(first: torch.Tensor, second: torch.Tensor) -> bool:
-    kind = BITS[first.element_size()]
-    return torch.equal(first.reshape(-1).view(kind), second.reshape(-1).view(kind))
-
-
-def mismatch_words(report: ErrorReport, findings: Sequence[Finding], rules: Rules) -> str:
-    """One sentence on a wrong output."""
-    unwritten = sum(finding.unwritten for finding in findings)
-    refused = sum(finding.nan_refused for finding in findings)
-    where = f" ({report.pattern})" if report.pattern else ""
-    if unwritten and unwritten >= report.wrong:
-        return f"{unwritten:,} elements of `{report.output}` were never written{where}, on inputs: {report.input_set}"
-    if refused and refused >= report.wrong:
-        return (
-            f"{refused:,} elements of `{report.output}` are NaN{where}, where the reference is NaN too; NaN passes only "
-            "with `allow_nan = true` in problem.toml"
-        )
-    share = "all" if report.wrong == report.total else f"{report.wrong:,} of {report.total:,}"
-    place = "[" + ", ".join(map(str, report.worst)) + "]" if report.worst else ""
-    return (
-        f"{share} elements of `{report.output}` are wrong{where}; worst at {report.output}{place}: expected "
-        f"{report.expected}, found {report.found}, on inputs: {report.input_set}"
-    )

@@ -177,7 +177,7 @@ def open_block(spec: dict[str, Any]) -> torch.Tensor:
     torch.cuda.init()
     handle = runtime.cudaIpcMemHandle_t()
     handle.reserved = bytes.fromhex(spec["handle"])
-    status, address = runtime.cudaIpcOpenMemHandle(handle, runtime.cudaIpcMemLazyEnablePeerAccess)
+    status, address = runtime.cudaIpcOpenMemHandle(handle, 1)  # 1: peer access is enabled when needed
     if int(status) != 0:
         raise RuntimeError(f"{status.name}: the judge's memory cannot be opened")
     return torch.as_tensor(Interface(int(address), spec["arena_bytes"]), device="cuda")
