@@ -90,6 +90,7 @@ async def prepare_problem(problem: Problem, settings: Settings) -> Any:
 def create_session(problem: Problem, settings: Settings, name: str | None, *, check: bool = True) -> Path:
     """A new session folder; nothing is left behind when the problem or a key is wrong."""
     from kerneltui.authors.keys import check_ready
+    from kerneltui.problems import lint_problem, sized_source
 
     if name is None:
         folder = sessions_folder() / free_name(sessions_folder(), problem.name)
@@ -97,6 +98,9 @@ def create_session(problem: Problem, settings: Settings, name: str | None, *, ch
         folder = Path(name) if "/" in name else sessions_folder() / name
     if (folder / "session.db").exists():
         raise SessionError(f"{folder}: there is a session already. Choose another --name.")
+    sized_source(problem, "cpu", settings.sizes)  # a size that names no constant is found without running anything
+    for note in lint_problem(problem):
+        click.echo(f"note: {printable(note)}", err=True)
     missing = [words for words in map(check_ready, settings.authors) if words]
     if missing:
         raise UsageError(" ".join(missing))
