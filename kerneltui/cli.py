@@ -35,6 +35,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "expand": ("steering", "expand", "Have more variants written from an idea."),
     "prompt": ("pasting", "prompt", "What an author would be asked, to carry to a model by hand."),
     "answer": ("pasting", "answer", "Bring back the answer of a model that has no API."),
+    "ledger": ("ledger", "ledger", "Which techniques paid, and whether forecasts held."),
     "approve": ("steering", "approve", "Let a proposed idea be written."),
     "reject": ("steering", "reject", "Turn a proposed idea down."),
     "prune": ("steering", "prune", "Cut off an idea or a variant with all below it."),

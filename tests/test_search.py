@@ -228,7 +228,7 @@ def test_a_call_that_could_break_the_cap_is_refused() -> None:
     config = setting(budget=Budget(usd=0.05))
     assert "" == refuse_call(tree, config, 0.01, 100)
     assert "$0.01 of $0.05 left, the next call may cost $0.02" == refuse_call(tree, config, 0.02, 100)
-    assert refuse_call(tree, config, None, 100).startswith("no price is known")
+    assert refuse_call(tree, config, None, 100).startswith("its worst case in dollars is not known")
     assert "" == refuse_call(tree, setting(budget=Budget(usd=0.05, tokens=1000)), None, 100)
     assert refuse_call(tree, setting(budget=Budget(tokens=1000)), 0.0, None).startswith("no cap on its answers")
     assert refuse_call(tree, setting(budget=Budget(tokens=1000)), 0.0, 1001).startswith("1000 of 1000 tokens left")

@@ -8,6 +8,7 @@ from kerneltui.authors import Material, Tried
 from kerneltui.authors.sweep import Setting, declared, default_point
 from kerneltui.engine.session import Session
 from kerneltui.records import Contract, Idea, Language, Variant, VariantState, is_ranked, sha256, standing
+from kerneltui.search.ledger import ledger, lines
 
 TEMPLATES = "prompts"  # folder in a session that overrides prompt templates
 
@@ -35,6 +36,7 @@ def gather(session: Session, parent: Variant | None, notes_of: Idea | None = Non
         best=verdict.measurement if verdict else None,
         tried=tried(session),
         notes=notes(session, parent, notes_of),
+        ledger=lines(ledger([tree])),
         templates=templates(session),
         policy=session.settings.policy,
         used_keys=frozenset(idea.key for idea in tree.ideas.values() if idea.key),
