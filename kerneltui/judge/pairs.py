@@ -126,9 +126,14 @@ class RunnerCalls:
         self.visited: set[int] = set()
 
     def slice(self, launches: int) -> Slice:
+        return self.lined_up("slice", launches)
+
+    def lined_up(self, operation: str, launches: int) -> Slice:
+        """Calls on ring entries in random order."""
         order = visiting_order(self.ring, launches, self.rng)
         self.visited.update(order)
-        return self.timed("slice", launches, order=order)
+        self.runner.ask("line_up", self.left_s(), order=order)
+        return self.timed(operation, launches)
 
     def timed(self, operation: str, launches: int, **fields: Any) -> Slice:
         """One command, between two looks at the judge's clock."""
@@ -182,9 +187,10 @@ def calibrate(side: Side, pairs: Pairs) -> int:
     while True:
         found = side.slice(launches)
         pairs.warmup += found.launches
-        # The judge's clock, not the claim: a claim of zero must not make slices endless.
-        if found.wall_s >= SLICE_S / 3 or launches >= LAUNCHES_MOST:
-            return launches_for(found.wall_s / found.launches * 1e6)
+        # The judge's clock ends it too: a claim of zero must not make slices endless.
+        if found.claimed_s >= SLICE_S / 3 or found.wall_s >= 5 * SLICE_S or launches >= LAUNCHES_MOST:
+            believed = found.claimed_s if found.claimed_s >= found.wall_s / 4 else found.wall_s
+            return launches_for(believed / found.launches * 1e6)
         launches *= 4
 
 

@@ -52,6 +52,7 @@ class CudaLane:
         self.runtime = candidate_runtime()
         self.graphs = Graphs(driver, self.stream)
         self.ring: list[tuple[object, ...]] = []
+        self.lined: list[tuple[object, ...]] = []
         self.start_event = checked(driver.cuEventCreate(0))
         self.end_event = checked(driver.cuEventCreate(0))
 
@@ -134,10 +135,14 @@ class CudaLane:
         wall = time.perf_counter_ns() - start
         return {"elapsed_ns": self.between_events() * 1e6, "wall_ns": wall, "code": 0}
 
-    def slice(self, order: list[int]) -> dict[str, Any]:
+    def line_up(self, order: list[int]) -> dict[str, Any]:
+        """Make the next slice ready."""
+        self.lined = [self.ring[entry] for entry in order]
+        return {}
+
+    def slice(self) -> dict[str, Any]:
         """Plain calls one after another without waiting in between; device time by events."""
-        driver, function = self.driver, self.library.function
-        calls = [self.ring[entry] for entry in order]
+        driver, function, calls = self.driver, self.library.function, self.lined
         codes = 0
         checked(driver.cuEventRecord(self.start_event, self.stream))
         for arguments in calls:
@@ -146,13 +151,13 @@ class CudaLane:
         checked(driver.cuCtxSynchronize())
         return {"elapsed_ns": self.between_events() * 1e6, "code": codes}
 
-    def calls(self, order: list[int]) -> dict[str, Any]:
+    def calls(self) -> dict[str, Any]:
         """Plain calls, each waited for: what one call costs a user."""
-        driver, function = self.driver, self.library.function
+        driver, function, calls = self.driver, self.library.function, self.lined
         codes = 0
         start = time.perf_counter_ns()
-        for entry in order:
-            codes |= function(*self.ring[entry])
+        for arguments in calls:
+            codes |= function(*arguments)
             driver.cuStreamSynchronize(self.stream)
         return {"elapsed_ns": time.perf_counter_ns() - start, "code": codes}
 

@@ -41,6 +41,7 @@ class HostLane:
         )
         os.close(spec["library_fd"])
         self.ring: list[tuple[object, ...]] = []
+        self.lined: list[tuple[object, ...]] = []
 
     def describe(self) -> dict[str, Any]:
         """What the judge is told after loading."""
@@ -62,10 +63,14 @@ class HostLane:
         self.ring = [self.arguments(offsets, symbols, workspace) for offsets in ring]
         return {"method": "calls"}
 
-    def slice(self, order: list[int]) -> dict[str, Any]:
-        """Calls on these ring entries, one after another; nothing of ours runs in between."""
-        function = self.library.function
-        calls = [self.ring[entry] for entry in order]
+    def line_up(self, order: list[int]) -> dict[str, Any]:
+        """Make the next slice ready: what it takes to read an order belongs to nobody's time."""
+        self.lined = [self.ring[entry] for entry in order]
+        return {}
+
+    def slice(self) -> dict[str, Any]:
+        """The calls that were lined up, one after another; nothing of ours runs in between."""
+        function, calls = self.library.function, self.lined
         codes = 0
         start = time.perf_counter_ns()
         for arguments in calls:

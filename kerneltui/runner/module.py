@@ -44,6 +44,7 @@ class ModuleLane:
         self.instances: list[torch.nn.Module] = []
         self.arguments: list[list[Any]] = []
         self.outputs: list[list[torch.Tensor]] = []
+        self.lined: list[tuple[int, torch.nn.Module, list[Any]]] = []
         self.last: dict[int, Any] = {}  # ring entry -> answer of its last timed call
         self.guarded(self.load)
 
@@ -144,10 +145,14 @@ class ModuleLane:
             self.outputs.append(places)
         return {"method": "module"}
 
-    def slice(self, order: list[int]) -> dict[str, Any]:
+    def line_up(self, order: list[int]) -> dict[str, Any]:
+        """Make the next slice ready."""
+        self.lined = [(entry, self.instances[entry], self.arguments[entry]) for entry in order]
+        return {}
+
+    def slice(self) -> dict[str, Any]:
         """Calls one after another; the last answer of every entry is kept for `deliver`."""
-        calls = [(entry, self.instances[entry], self.arguments[entry]) for entry in order]
-        last = self.last
+        calls, last = self.lined, self.last
         self.idle()
         with torch.no_grad():
             start = time.perf_counter_ns()
