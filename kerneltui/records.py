@@ -497,6 +497,7 @@ class EngineStatus:
     heartbeat: float = 0.0
     round: int = 0
     parents: tuple[str, ...] = ()  # what the round starts from; "" is the reference
+    shares: tuple[tuple[str, float], ...] = ()  # of the round's work by author, where settings say "bandit"
     best: str | None = None  # variant id
     started: float | None = None
     active_s: float = 0.0  # wall time spent running, over all runs
@@ -574,6 +575,7 @@ class Settings:
     sweep_points: int = 12  # evaluations for one sweep; 0 is no sweep
     review: bool = False
     seed: int = 0
+    shares: str = "fixed"  # or "bandit": each round, by what an author's variants achieved for their cost
     authors: tuple[AuthorSettings, ...] = (AuthorSettings(kind="playbook"),)
     budget: Budget = Budget()
     policy: Policy = Policy()

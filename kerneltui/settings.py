@@ -21,6 +21,7 @@ HEAD = "# Settings of this search. Edit it while the search is stopped; unknown 
 CHOICES: dict[str, tuple[str, ...]] = {
     "kind": ("openai", "gemini", "command", "playbook"),
     "api": ("responses", "chat"),
+    "shares": ("fixed", "bandit"),
     "tolerance": ("", "kernelbench", "crfm", "strict"),
 }
 LARGEST = 2**63 - 1  # what SQLite and C can hold

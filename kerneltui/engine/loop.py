@@ -28,6 +28,7 @@ from kerneltui.engine.recovery import add_starters, hold_lock, log_to, mend
 from kerneltui.engine.session import NO_AUTHOR, Evaluator, Key, Session
 from kerneltui.errors import AuthorStopped, KernelTuiError, UsageError
 from kerneltui.records import EngineStatus, Event, IdeaStatus, SessionState
+from kerneltui.search.bandit import moved_words
 from kerneltui.search.plan import next_steps
 from kerneltui.search.steps import Evaluate, Finish, Open, Propose, Repair, Step, Sweep, Write
 from kerneltui.store import Store
@@ -353,8 +354,11 @@ class _Engine:
         match step:
             case Finish(reason=reason):
                 await self.finish(reason)
-            case Open(round=number, parents=parents):
-                await session.set_status(round=number, parents=parents)
+            case Open(round=number, parents=parents, shares=shares):
+                moved = moved_words(session.tree, session.settings) if shares else ""
+                await session.set_status(round=number, parents=parents, shares=shares)
+                if moved:
+                    await session.announce("engine", "shares", f"shares of round {number}: {moved}")
                 names = ", ".join(parent or "the reference" for parent in parents)
                 await session.announce("engine", "round", f"round {number} of {session.settings.rounds}: from {names}")
             case Evaluate(variant=variant):

@@ -34,6 +34,7 @@ from kerneltui.records import (
     is_ranked,
     standing,
 )
+from kerneltui.search.bandit import shares, with_shares
 from kerneltui.search.selection import champion_by_round, root, select, share_out
 from kerneltui.search.spending import spend
 from kerneltui.search.steps import (
@@ -75,7 +76,7 @@ class _Plan:
         )
         self.alive = [
             author
-            for author in settings.authors
+            for author in with_shares(settings.authors, tree.status.shares if settings.shares == "bandit" else ())
             if author.label not in out and (author.kind in SCRIPTED or not self.broke)
         ]
         self.scripted = {author.label for author in settings.authors if author.kind in SCRIPTED}
@@ -248,7 +249,8 @@ class _Plan:
         if over:
             complete = not self.busy and not writes and self.is_closing(1.0, ideas) and not self.undecided
             return [Finish(over)] if complete else []
-        return [Open(self.round + 1, self.parents())]
+        moved = shares(self.tree, self.settings) if self.settings.shares == "bandit" else ()
+        return [Open(self.round + 1, self.parents(), moved)]
 
     def is_closing(self, share: float, ideas: int) -> bool:
         """Whether that share of the round's variants is in."""

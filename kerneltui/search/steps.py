@@ -13,10 +13,11 @@ SETTLED = frozenset({VariantState.DONE, VariantState.CANCELLED})
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Begin a round; `parents` holds variant ids, "" is the reference."""
+    """Begin a round; `parents` holds variant ids, "" is the reference; `shares` is () where settings hold."""
 
     round: int
     parents: tuple[str, ...]
+    shares: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
