@@ -111,6 +111,22 @@ def test_what_does_not_compile_comes_with_its_log(tmp_path: Path, problem: Path)
     assert "LOW" in found["log"]
 
 
+def test_right_numbers_do_not_excuse_a_forbidden_call(tmp_path: Path, problem: Path) -> None:
+    source = "#include <unistd.h>\n" + KERNEL.replace("(void)workspace;", "(void)workspace; if (fork() == 0) _exit(0);")
+    status, found = evaluate(tmp_path, problem, "k.cpp", source, "-D", "LOW=0")
+    assert (3, "suspect", "policy") == (status, found["outcome"], found["stage"]), found
+    assert "fork" in found["message"] + str(found["checks"])
+
+
+def test_a_hang_that_also_forks_is_a_timeout(tmp_path: Path, problem: Path) -> None:
+    source = "#include <unistd.h>\n" + KERNEL.replace(
+        "(void)workspace;",
+        "(void)workspace; if (fork() == 0) { setsid(); for (;;) pause(); } for (volatile long i = 0;;) i = i;",
+    )
+    status, found = evaluate(tmp_path, problem, "k.cpp", source, "-D", "LOW=0", "--deadline", "3")
+    assert (1, "timeout") == (status, found["outcome"]), found
+
+
 def test_a_module_candidate_is_judged(tmp_path: Path, problem: Path) -> None:
     status, found = evaluate(tmp_path, problem, "m.py", MODULE)
     assert (0, "correct") == (status, found["outcome"]), found

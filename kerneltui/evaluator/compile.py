@@ -62,6 +62,7 @@ class Build:
     compile_s: float = 0.0
     cached: bool = False
     cubin: Path | None = None
+    refusal: Verdict | None = None  # the verdict, should the candidate's numbers be right
 
 
 async def build(
@@ -84,7 +85,7 @@ async def build(
     if unreadable:
         return _verdict(Outcome.COMPILE_ERROR, unreadable, "", device)
     findings = await asyncio.to_thread(check_source, candidate, policy)
-    if any(finding.refused for finding in findings):
+    if any(finding.stops for finding in findings):
         return _refusal(findings, device)
     if candidate.language is Language.PYTHON:
         problem = syntax_problem(candidate.source)
@@ -97,9 +98,11 @@ async def build(
     if isinstance(built, Verdict):
         return built
     findings += await asyncio.to_thread(check_binary, built.library, contract, policy, cubin=built.cubin)
-    if any(finding.refused for finding in findings):
+    if any(finding.stops for finding in findings):
         return _refusal(findings, device, built)
-    return _with_checks(built, findings)
+    return replace(
+        _with_checks(built, findings), refusal=_refusal(findings, device, built) if _refused(findings) else None
+    )
 
 
 async def compile_library(
@@ -316,8 +319,12 @@ def _verdict(
     )
 
 
+def _refused(findings: list[Finding]) -> list[Finding]:
+    return [finding for finding in findings if finding.refused]
+
+
 def _refusal(findings: list[Finding], device: Device, built: Build | None = None) -> Verdict:
-    refused = [finding for finding in findings if finding.refused]
+    refused = _refused(findings)
     more = f" (and {len(refused) - 1} more)" if len(refused) > 1 else ""
     return _verdict(
         Outcome.SUSPECT,

@@ -321,6 +321,9 @@ class Evaluator:
         verdict = replace(verdict, device=device, world=world, tolerance=verdict.tolerance or self.tolerance)
         if built is None:
             return verdict
+        if built.refusal is not None and verdict.outcome is Outcome.CORRECT:
+            words = f"{built.refusal.message}; its numbers were right"
+            verdict = replace(verdict, outcome=Outcome.SUSPECT, stage=Stage.POLICY, message=words, measurement=None)
         log = "\n".join(part for part in (built.log, verdict.log) if part)
         return replace(
             verdict,
