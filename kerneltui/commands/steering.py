@@ -173,14 +173,39 @@ def note(session: str, text: str, node: str, as_json: bool) -> None:
 @click.option("--minutes", type=click.FloatRange(0), help="Wall time in all.")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds in all.")
 @click.option("--target", type=click.FloatRange(0), help="Stop at this speed-up against eager.")
+@click.option("--forecast", "only_forecast", is_flag=True, help="Only say what the next round will take.")
 @JSON
-def budget(session: str, minutes: float | None, target: float | None, as_json: bool, **caps: Any) -> None:
-    """Change what SESSION may spend; raising a cap that was hit lets it go on."""
+def budget(
+    session: str, minutes: float | None, target: float | None, only_forecast: bool, as_json: bool, **caps: Any
+) -> None:
+    """Change what SESSION may spend; raising a cap that was hit lets it go on.
+
+    What the next round will take is said first.
+    """
     payload = {key: value for key, value in caps.items() if value is not None}
     if minutes is not None:
         payload["wall_s"] = minutes * 60
     if target is not None:
         payload["target_speedup"] = target
+    if only_forecast and payload:
+        raise UsageError("budget: --forecast changes nothing; give it alone.")
+    if payload or only_forecast:
+        say_forecast(session, as_json=as_json and only_forecast, on_stdout=only_forecast)
+    if only_forecast:
+        return
     if not payload:
         raise UsageError("budget: say what to change, as in `kerneltui budget SESSION --usd 40`.")
     decide(session, DecisionKind.BUDGET, "", payload, as_json)
+
+
+def say_forecast(session: str, *, as_json: bool, on_stdout: bool) -> None:
+    """What the next round will take: the answer itself on stdout, a remark beside another act on stderr."""
+    from kerneltui.engine.forecasting import forecast_of
+    from kerneltui.search.forecast import words
+
+    with Store.open(find_session(session)) as store:
+        found = forecast_of(store)
+    if as_json:
+        print_json(found)
+    else:
+        click.echo(f"forecast: {words(found)}", err=not on_stdout)

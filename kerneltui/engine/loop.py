@@ -21,6 +21,7 @@ import psutil
 from kerneltui.authors import Author
 from kerneltui.authors.opening import open_author
 from kerneltui.engine.decisions import carry_out_all
+from kerneltui.engine.forecasting import forecast_in
 from kerneltui.engine.judging import judge, sweep
 from kerneltui.engine.machine import missing_words, open_evaluator
 from kerneltui.engine.questions import may_be_asked, propose, put_out, repair, write
@@ -29,6 +30,7 @@ from kerneltui.engine.session import NO_AUTHOR, Evaluator, Key, Session
 from kerneltui.errors import AuthorStopped, KernelTuiError, UsageError
 from kerneltui.records import EngineStatus, Event, IdeaStatus, SessionState
 from kerneltui.search.bandit import moved_words
+from kerneltui.search.forecast import words
 from kerneltui.search.plan import next_steps
 from kerneltui.search.steps import Evaluate, Finish, Open, Propose, Repair, Step, Sweep, Write
 from kerneltui.store import Store
@@ -355,6 +357,7 @@ class _Engine:
             case Finish(reason=reason):
                 await self.finish(reason)
             case Open(round=number, parents=parents, shares=shares):
+                await session.announce("engine", "forecast", words(forecast_in(session, parents)))
                 moved = moved_words(session.tree, session.settings) if shares else ""
                 await session.set_status(round=number, parents=parents, shares=shares)
                 if moved:
