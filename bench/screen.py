@@ -4,6 +4,8 @@
 
 A made-up session is written, the real program is started on it, and this process plays terminal and engine: 8 running
 rows change four times a second and two variants a second are new. The last line with --json is one JSON object.
+Byte code is compiled before, as an installation has it. `textual_s` is what a program takes that only imports Textual,
+measured beside every run: on a busy machine, read the times as multiples of it.
 """
 
 from __future__ import annotations
@@ -39,17 +41,33 @@ KEYS = 40
 IDLE_S, LIVE_S = 6.0, 10.0
 
 
+def environment(cache: Path) -> dict[str, str]:
+    """A person's terminal, with byte code kept in `cache`."""
+    found = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    found |= {"TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(ROOT)}
+    return {**found, "PYTHONPYCACHEPREFIX": str(cache)}
+
+
+def import_s(module: str, cache: Path, times: int = 5) -> float:
+    """The quickest of some starts of Python that import one module."""
+    found = []
+    for _ in range(times):
+        before = time.perf_counter()
+        subprocess.run([sys.executable, "-c", f"import {module}"], env=environment(cache), check=True)
+        found.append(time.perf_counter() - before)
+    return min(found)
+
+
 class Terminal:
     """The program under test and everything that it writes, with times."""
 
-    def __init__(self, folder: Path, width: int, height: int) -> None:
+    def __init__(self, folder: Path, cache: Path, width: int, height: int) -> None:
         self.master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
-        environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", "PYTHONPATH": str(ROOT)}
         self.started = time.perf_counter()
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(folder)], stdin=slave, stdout=slave, stderr=slave, env=environment,
-            start_new_session=True,
+            [sys.executable, "-c", PROGRAM, str(folder)], stdin=slave, stdout=slave, stderr=slave,
+            env=environment(cache), start_new_session=True,
         )  # fmt: skip
         os.close(slave)
         self.received = bytearray()
@@ -132,7 +150,10 @@ def measure(rows: int, width: int, height: int) -> dict[str, float | int | None]
         folder = sessions.large_session(Path(scratch) / "search", rows)
         with Store.open(folder, write=True) as store:
             store.put_status(replace(store.read_status(), state=SessionState.FINISHED, reason="bench"))
-        terminal = Terminal(folder, width, height)
+        cache = Path(scratch) / "cache"
+        import_s("kerneltui.tui.app, kerneltui.commands.output", cache, 1)
+        textual_s = import_s("textual.app", cache)
+        terminal = Terminal(folder, cache, width, height)
         _, first = terminal.read(30.0, until=b"Tree")
         first_paint_s = (first or 0) - terminal.started
         seen = len(terminal.received)
@@ -140,9 +161,11 @@ def measure(rows: int, width: int, height: int) -> dict[str, float | int | None]
         terminal.read(30.0, until=b"by best")
         loaded_s = time.perf_counter() - terminal.started
         terminal.read(1.5)
-        latencies = sorted(found for _ in range(KEYS) if (found := terminal.key(b"j")) is not None)
-        terminal.read(1.0)
         process = psutil.Process(terminal.process.pid)
+        before_s = processor_s(process.pid)
+        latencies = sorted(found for _ in range(KEYS) if (found := terminal.key(b"j")) is not None)
+        key_cpu_s = (processor_s(process.pid) - before_s) / KEYS
+        terminal.read(1.0)
         idle_bytes, idle_cpu = _watch(terminal, process, IDLE_S)
         engine = Engine(folder)
         engine.start()
@@ -155,11 +178,13 @@ def measure(rows: int, width: int, height: int) -> dict[str, float | int | None]
         terminal.close()
     return {
         "variants": rows,
+        "textual_s": round(textual_s, 3),
         "first_paint_s": round(first_paint_s, 3),
         "loaded_s": round(loaded_s, 3),
         "first_screen_bytes": seen,
         "key_p50_ms": _at(latencies, 0.5),
         "key_p95_ms": _at(latencies, 0.95),
+        "key_cpu_ms": round(1000 * key_cpu_s, 2),
         "key_live_p95_ms": _at(live_keys, 0.95),
         "idle_bytes_s": round(idle_bytes / IDLE_S),
         "idle_cpu_percent": round(100 * idle_cpu / IDLE_S, 2),
@@ -171,12 +196,17 @@ def measure(rows: int, width: int, height: int) -> dict[str, float | int | None]
 
 
 def _watch(terminal: Terminal, process: psutil.Process, seconds: float) -> tuple[int, float]:
-    before = process.cpu_times()
+    before = processor_s(process.pid)
     count, end = 0, time.perf_counter() + seconds
     while (left := end - time.perf_counter()) > 0:
         count += terminal.read(left)[0]
-    after = process.cpu_times()
-    return count, after.user + after.system - before.user - before.system
+    return count, processor_s(process.pid) - before
+
+
+def processor_s(pid: int) -> float:
+    """Processor time of all threads, as the scheduler counts it: /proc/PID/stat has steps of 10 ms."""
+    files = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(path.read_text().split()[0]) for path in files) / 1e9
 
 
 def _at(ordered: list[float], share: float) -> float | None:

@@ -46,6 +46,11 @@ from kerneltui.records import (
 from kerneltui.settings import dump_settings, parse_settings
 
 BUSY_TIMEOUT_S = 10.0  # a writer holds the lock for milliseconds; ten seconds is a stuck disk
+ROWS_A_STEP = 1000
+SHARED_TEXTS = {
+    "variant": ("idea", "author", "name", "candidate", "source", "message", "device", "world"),
+    "call": ("author", "node"),
+}  # fields whose text many rows share
 NETWORK_FILESYSTEMS = ("nfs", "cifs", "smb", "9p", "lustre", "gpfs", "beegfs", "fuse.sshfs", "ceph", "afs")
 
 
@@ -175,12 +180,9 @@ class Store:
         """Fold what changed since `tree.seq` into `tree`."""
         with self._snapshot():
             seq = int(self._meta("seq") or 0)
-            since = (tree.seq,)
-            # Asked plainly for rowid order, SQLite reads the whole table; the + makes it use the index on seq and sort.
-            order = "+rowid" if tree.seq else "rowid"
-            ideas = self._rows(f"SELECT body FROM idea WHERE seq > ? ORDER BY {order}", since, Idea)
-            variants = self._rows(f"SELECT body FROM variant WHERE seq > ? ORDER BY {order}", since, Variant)
-            calls = self._rows("SELECT body FROM call WHERE seq > ? ORDER BY id", since, Call)
+            ideas = self._changed("idea", tree.seq, Idea)
+            variants = self._changed("variant", tree.seq, Variant)
+            calls = self._changed("call", tree.seq, Call)
             status = decode(self._meta("status") or "{}", EngineStatus)
             last = self._db.execute("SELECT coalesce(max(id), 0) FROM event").fetchone()[0]
         tree.ideas.update((idea.id, idea) for idea in ideas)
@@ -228,6 +230,11 @@ class Store:
             "SELECT body FROM verdict WHERE variant = ? ORDER BY id DESC LIMIT 1", (variant,)
         ).fetchone()
         return decode(row[0], Verdict) if row else None
+
+    def read_verdicts(self) -> list[tuple[str, Verdict]]:
+        """Every verdict that fell, in order, with the variant it was on."""
+        rows = self._db.execute("SELECT variant, body FROM verdict ORDER BY id").fetchall()
+        return [(variant, decode(body, Verdict)) for variant, body in rows]
 
     def find_verdict(self, digest: str, world: str) -> Verdict | None:
         """A verdict on the same candidate that may be believed in `world`."""
@@ -388,6 +395,8 @@ class Store:
     def finish_call(self, call: Call) -> None:
         """Write down what became of a call."""
         call = _clean(call)
+        if call.state is not CallState.RESERVED and call.finished is None:
+            call = replace(call, finished=time.time())
         light = replace(call, prompt="", answer="", reasoning="")
         with self.transaction():
             self._db.execute(
@@ -449,9 +458,26 @@ class Store:
             self._set_meta(key, str(number))
         return number
 
-    def _rows(self, sql: str, arguments: tuple[Any, ...], kind: type[Any]) -> list[Any]:
-        decoder = msgspec.json.Decoder(kind)
-        return [decoder.decode(body) for (body,) in self._db.execute(sql, arguments)]
+    def _changed(self, table: str, since: int, kind: type[Any]) -> list[Any]:
+        """Records that changed after `since`, in order of creation."""
+        if since:
+            # Asked plainly for rowid order, SQLite reads the whole table; the + makes it use the index on seq and sort.
+            rows = self._db.execute(f"SELECT body FROM {table} WHERE seq > ? ORDER BY +rowid", (since,))
+            decoder = msgspec.json.Decoder(kind)
+            return [decoder.decode(body) for (body,) in rows]
+        # SQLite lets other threads run at every step; a screen that starts up meanwhile would take its turn at each
+        # row, so a step brings many.
+        piece = (
+            "SELECT max(number), group_concat(body) FROM"
+            f" (SELECT rowid AS number, body FROM {table} WHERE rowid > ? ORDER BY rowid LIMIT {ROWS_A_STEP})"
+        )
+        decoder, found, last = msgspec.json.Decoder(list[kind]), [], 0  # type: ignore[valid-type]
+        pool: dict[str, str] = {}
+        while (row := self._db.execute(piece, (last,)).fetchone())[0] is not None:
+            last, fresh = row[0], decoder.decode(f"[{row[1]}]")
+            _share_texts(fresh, SHARED_TEXTS.get(table, ()), kind, pool)
+            found += fresh
+        return found
 
     def _one(self, sql: str, key: str, noun: str) -> str:
         row = self._db.execute(sql, (key,)).fetchone()
@@ -574,6 +600,15 @@ def _decision(row: tuple[Any, ...]) -> Decision:
         answer=row[6],
         created=row[7],
     )
+
+
+def _share_texts(records: list[Any], names: tuple[str, ...], kind: type[Any], pool: dict[str, str]) -> None:
+    """Let equal texts of fresh records, which nobody else holds yet, be one object: a third of a large tree's memory."""
+    for name in names:
+        field_of = kind.__dict__[name]  # a slot's own setter goes past `frozen`
+        for record in records:
+            if text := field_of.__get__(record):
+                field_of.__set__(record, pool.setdefault(text, text))
 
 
 def _clean(value: Any) -> Any:

@@ -186,3 +186,18 @@ def test_a_copied_session_opens_elsewhere(session: Path, tmp_path: Path) -> None
     shutil.copytree(session, tmp_path / "copy")
     with Store.open(tmp_path / "copy") as store:
         assert store.read_problem() == PROBLEM
+
+
+def test_a_large_tree_keeps_its_order_and_holds_equal_texts_once(
+    session: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "ROWS_A_STEP", 3)
+    ids = [f"v{number:05d}" for number in (5, 3, 9, 1, 2, 8, 4)]
+    with Store.open(session, write=True) as engine:
+        engine.put_variants([Variant(id=id, idea="i001", round=1, author="playbook", name="a name") for id in ids])
+        engine.put_variants([Variant(id="v00009", idea="i001", round=1, author="playbook", name="a name", note="new")])
+        found = list(engine.read_tree().variants.values())
+    assert ids == [variant.id for variant in found]
+    assert "new" == found[2].note
+    assert len({id(variant.author) for variant in found}) == 1
+    assert len({id(variant.name) for variant in found}) == 1

@@ -110,7 +110,7 @@ class MainScreen(Deeds, Screen[None]):
         self.arrange_panes()
         self._paint_timer = self.set_interval(PAINT_S, self.paint)
         self._settle_timer = self.set_timer(SETTLE_S, self.show_detail, pause=True)
-        self.feed.start()
+        self.call_after_refresh(self.feed.start)  # two threads at once would delay the first paint
 
     def on_unmount(self) -> None:
         self.feed.stop()

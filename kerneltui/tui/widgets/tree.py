@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from itertools import zip_longest
 
 from rich.cells import cell_len
 from rich.segment import Segment
@@ -65,11 +66,12 @@ class TreeList(LineList):
             self.cursor = row
         self.resized(lazy=True)
         moved = self._hold_still(first, top)
-        height = self.view.height
-        if not moved and old[top : top + height] == outline.rows[top : top + height]:
-            self.repaint_rows(row for node in nodes if (row := outline.index(node)) is not None)
-        else:
+        if moved:
             self.refresh()
+            return
+        before, after = (rows[top : top + self.view.height] for rows in (old, outline.rows))
+        self.repaint_rows(top + y for y, pair in enumerate(zip_longest(before, after)) if pair[0] != pair[1])
+        self.repaint_rows(row for node in nodes if (row := outline.index(node)) is not None)
 
     def _hold_still(self, first: str | None, top: int) -> bool:
         """Keep the first row that was on the screen where it was; whether rows were inserted above it."""
