@@ -158,7 +158,9 @@ def opened(answer: dict[str, Any]) -> dict[str, Any]:
 def judge_environment(device: Device, folder: Path | None = None) -> dict[str, str]:
     """What a judge needs to know, and no keys."""
     package = Path(__file__).resolve().parent.parent.parent
-    extra = {"PYTHONPATH": str(package), "PYTHONUNBUFFERED": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    # The judge is ours: it finds its packages where this process does.
+    path = os.pathsep.join(filter(None, (str(package), os.environ.get("PYTHONPATH"))))
+    extra = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     cores = len(device_cores(device)) or len(os.sched_getaffinity(0))
     if folder is not None:
         extra["TMPDIR"] = str(folder)

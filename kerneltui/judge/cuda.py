@@ -134,17 +134,16 @@ class RunnerEnqueued(RunnerCalls):
     """Plain calls of the candidate, one after another, led in like replays."""
 
     def slice(self, launches: int) -> Slice:
-        self.timed("slice", 1, order=visiting_order(self.ring, 1, self.rng))
-        return super().slice(launches)
+        self.lined_up("slice", 1)
+        return self.lined_up("slice", launches)
 
 
 class RunnerWaited(RunnerCalls):
     """Plain calls of the candidate, each waited for, led in like replays."""
 
     def slice(self, launches: int) -> Slice:
-        order = visiting_order(self.ring, launches, self.rng)
-        self.timed("calls", 1, order=order[-1:])
-        return self.timed("calls", launches, order=order)
+        self.lined_up("calls", 1)
+        return self.lined_up("calls", launches)
 
 
 def chain_length(each_s: float, ring: int) -> int:

@@ -13,6 +13,8 @@ import traceback
 from typing import Any
 
 if not __package__:  # started as a file, without site-packages: only what is named here can be imported
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path[:] = [path for path in sys.path if path != here]  # no file of ours may stand in for a library's
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 
 from kerneltui.runner import confinement
@@ -46,7 +48,7 @@ def open_lane(spec: dict[str, Any]) -> Any:
 
         return ModuleLane(spec)
     if spec["kind"] == "cuda":
-        from kerneltui.runner.cuda import CudaLane
+        from kerneltui.runner.gpu import CudaLane
 
         return CudaLane(spec)
     from kerneltui.runner.host import HostLane
