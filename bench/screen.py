@@ -169,7 +169,7 @@ def measure(rows: int, width: int, height: int) -> dict[str, float | int | None]
         idle_bytes, idle_cpu = _watch(terminal, process, IDLE_S)
         engine = Engine(folder)
         engine.start()
-        terminal.read(2.0)
+        terminal.read(4.0)  # the banner of the finished search goes, and the screen is laid out anew
         live_bytes, live_cpu = _watch(terminal, process, LIVE_S)
         live_keys = sorted(found for _ in range(KEYS // 2) if (found := terminal.key(b"k")) is not None)
         engine.stopped.set()

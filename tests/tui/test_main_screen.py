@@ -432,3 +432,23 @@ async def test_theme_changes_at_once(session: Path, open_app: OpenApp) -> None:
             pilot.app.screen.act("view.theme", name)
             await pilot.pause(0.1)
             assert f"theme {name}" in screen_text(pilot)
+
+
+async def test_events_follow_the_newest_until_the_cursor_is_taken_off(session: Path, open_app: OpenApp) -> None:
+    with Store.open(session, write=True) as store:
+        for number in range(30):
+            store.add_event("engine", "verdict", f"event number {number}")
+    async with open_app(session, 100, 30) as pilot:
+        log = pilot.app.screen.log_list
+        await pilot.press("6")
+        await pilot.pause(0.2)
+        assert "event number 29" in screen_text(pilot)
+        await pilot.press("k")
+        with Store.open(session, write=True) as store:
+            store.add_event("engine", "verdict", "event number 30")
+        await wait_for(pilot, lambda: log.events[-1].text == "event number 30")
+        assert ("event number 28", False) == (log.current.text, log.follows)
+        await pilot.press("G")
+        with Store.open(session, write=True) as store:
+            store.add_event("engine", "verdict", "event number 31")
+        await wait_for(pilot, lambda: "event number 31" in screen_text(pilot))

@@ -33,7 +33,7 @@ from kerneltui.tui.render import ASCII, UNICODE
 from kerneltui.tui.signatures import group_failures, signature
 from kerneltui.tui.undo import Deed, History, Step, made_node
 from kerneltui.tui.widgets.linelist import Line, clip
-from kerneltui.tui.widgets.plot import plot_lines, points
+from kerneltui.tui.widgets.plot import Point, plot_lines, points, scale_note, scale_of
 
 
 def text(lines: list[Line]) -> str:
@@ -305,3 +305,22 @@ def test_arrangement_by_size() -> None:
     assert [shown(80, 24, pane) for pane in Pane] == [{pane} for pane in Pane]
     assert shown(160, 48, Pane.DETAIL, True) == {Pane.DETAIL}
     assert [too_small(60, 16), too_small(59, 16), too_small(60, 15)] == [False, True, True]
+
+
+def test_a_slow_first_round_does_not_squeeze_the_plot(model: Model) -> None:
+    slow = [Point(round=1, best=0.04, own=0.04, mark="+")]
+    found = slow + [Point(round=2 + n, best=0.9 + n / 10, own=0.9 + n / 10, mark="+") for n in range(4)]
+    assert scale_of(found, 10).low > 0.8
+    assert "not drawn: start 0.02×, r1 0.04×" == scale_note(found, 0.02, UNICODE)
+    drawn = plot_lines(found, 70, 12, UNICODE)
+    assert "0.04" not in text(drawn)
+    assert len({scale_of(found, 10).level(point.best) for point in found[1:]}) == 4
+
+
+def test_a_wide_range_is_shown_in_ratios() -> None:
+    found = [Point(round=n, best=float(2**n), own=float(2**n), mark="+") for n in range(1, 7)]
+    scale = scale_of(found, 13)
+    assert "log scale" == scale_note(found, None, UNICODE)
+    steps = [scale.level(2.0**n) - scale.level(2.0 ** (n + 1)) for n in range(1, 6)]
+    assert max(steps) - min(steps) <= 1
+    assert "" == scale_note([Point(round=1, best=0.9, own=0.9, mark="+")], None, UNICODE)

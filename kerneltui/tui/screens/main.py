@@ -35,7 +35,7 @@ from kerneltui.tui.widgets.plot import Plot
 from kerneltui.tui.widgets.tree import TreeList
 
 PAINT_S = 0.25
-SETTLE_S = 0.06  # the detail follows the cursor after it has stood still for so long
+SETTLE_S = 0.1  # the detail follows the cursor after it has stood still for so long: past the repeat of a key
 
 
 class MainScreen(Deeds, Screen[None]):
@@ -237,9 +237,12 @@ class MainScreen(Deeds, Screen[None]):
             ],
             tree_right,
         )
-        self.title_of(Pane.PLOT).set([(" 3 Best speed-up by round", "")], [("o human  * pinned ", "muted")])
         self.title_of(Pane.WORKERS).set([(" 4 Workers", "")], [(f"{queue} ", "muted")])
         self.plot.sync(outline)
+        legend = "o human  * pinned " if self.plot.size.width >= 70 or not self.plot.note else ""
+        self.title_of(Pane.PLOT).set(
+            [(" 3 Best speed-up by round", "")], [(f"{self.plot.note}  ", "warning"), (legend, "muted")]
+        )
         self.log_list.sync(self.model)
         self.paint_clocks(now)
 

@@ -13,32 +13,39 @@ from kerneltui.tui.widgets.linelist import LineList, clip
 
 
 class EventList(LineList):
-    """Follows the newest line while the cursor stands on it."""
+    """Follows the newest line until the cursor is taken off it, and again once it is put back."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.model: Model | None = None
         self.events: list[Event] = []
+        self.follows = True
 
     def sync(self, model: Model) -> None:
         """Show what is new."""
         self.model = model
         if model.events and self.events and model.events[-1].id == self.events[-1].id:
             return
-        at_end = self.cursor >= len(self.events) - 1
+        at = self.current
         self.events = model.events
+        if not self.follows and at is not None:  # the oldest fall away: stay on the same event
+            first = self.events[0].id
+            self.cursor = max(0, min(at.id - first, len(self.events) - 1))
         self.resized()
-        if at_end:
-            self.cursor = max(0, len(self.events) - 1)
-            self.call_after_refresh(self._to_end)
-        self.refresh()
+        self._to_end()
+        self.forget()
 
     def on_resize(self) -> None:
-        if self.cursor >= len(self.events) - 1:
-            self._to_end()
+        self._to_end()
+        self.call_after_refresh(self._to_end)  # a pane that was hidden has its rows only then
+
+    def on_line_list_moved(self, message: LineList.Moved) -> None:
+        self.follows = message.row >= len(self.events) - 1
 
     def _to_end(self) -> None:
-        self.scroll_to(y=len(self.events), animate=False, immediate=True)
+        if self.follows:
+            self.cursor = max(0, len(self.events) - 1)
+            self.scroll_to(y=len(self.events), animate=False, immediate=True)
 
     @property
     def current(self) -> Event | None:

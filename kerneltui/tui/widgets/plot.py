@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+import math
 from dataclasses import dataclass
 
 from rich.segment import Segment
@@ -36,7 +36,7 @@ def points(outline: Outline) -> list[Point]:
         number > 0 and outline.tallies[f"r{number}"].best for number in numbers if f"r{number}" in outline.tallies
     )
     for number in numbers:
-        if begun and number == 0:
+        if begun and number == 0:  # named beside the title
             continue
         leader = outline.tallies.get(f"r{number}")
         variant = leader.best if leader else None
@@ -49,19 +49,73 @@ def points(outline: Outline) -> list[Point]:
     return found
 
 
+def start_of(outline: Outline, points: list[Point]) -> float | None:
+    """Speed-up of the starter where the picture leaves it out."""
+    tally = outline.tallies.get("r0")
+    if tally is None or tally.best is None or tally.best.speedup is None or not points or points[0].round == 0:
+        return None
+    return tally.best.speedup.ratio
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """Speed-ups to lines of the picture. What lies below `low` is drawn on the lowest line, and named beside the title."""
+
+    low: float
+    high: float
+    rows: int
+    is_log: bool = False
+
+    def level(self, value: float) -> int:
+        """Line of a value, the highest is 0."""
+        low, high, value = self.low, self.high, max(self.low, value)
+        if self.is_log:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return round((self.rows - 1) * (high - value) / (high - low))
+
+
+OUTLIER = 3.0  # a value so many times below the median would squeeze what matters into a line or two
+LOG_FROM = 4.0  # a range of more than this is shown in equal ratios
+
+
+def scale_of(points: list[Point], rows: int) -> Scale:
+    """The range that shows what matters."""
+    values = sorted([point.best for point in points] + [point.own for point in points if point.own is not None])
+    middle = values[len(values) // 2]
+    kept = [value for value in values if value * OUTLIER >= middle]
+    if 3 * len(kept) < 2 * len(values):  # so many are no outliers
+        kept = values
+    low, high = min(1.0, *kept, kept[0]), max(1.0, *kept, kept[-1])
+    if low > 0 and high / low > LOG_FROM:
+        return Scale(low=low / 1.05, high=high * 1.05, rows=rows, is_log=True)
+    margin = (high - low or 0.1) * 0.05
+    return Scale(low=low - margin, high=high + margin, rows=rows)
+
+
+def scale_note(points: list[Point], start: float | None, glyphs: Glyphs) -> str:
+    """What a reader of the picture must know: a scale in ratios, and what lies below it."""
+    if not points:
+        return ""
+    scale = scale_of(points, 2)
+    below = [f"r{point.round} {_ratio(point.own, glyphs)}" for point in points if (point.own or scale.low) < scale.low]
+    if start is not None:
+        below.insert(0, f"start {_ratio(start, glyphs)}")
+    more = f" and {len(below) - 2} more" if len(below) > 2 else ""
+    parts = ["log scale"] * scale.is_log + [f"not drawn: {', '.join(below[:2])}{more}"] * bool(below)
+    return "  ".join(parts)
+
+
+def _ratio(value: float | None, glyphs: Glyphs) -> str:
+    return f"{value or 0.0:.2f}{glyphs.times}"
+
+
 def plot_lines(points: list[Point], width: int, height: int, glyphs: Glyphs) -> list[list[Span]]:
     """The picture as lines; empty where there is no room."""
     columns, rows = width - AXIS_CELLS - 1, height - 2
     if not points or columns < 10 or rows < 3:
         return []
-    values = [point.best for point in points] + [point.own for point in points if point.own is not None]
-    low, high = min(1.0, *values), max(1.0, *values)
-    margin = (high - low or 0.1) * 0.05
-    low, high = low - margin, high + margin
-
-    def level(value: float) -> int:
-        return round((rows - 1) * (high - value) / (high - low))
-
+    scale = scale_of(points, rows)
+    level = scale.level
     grid: list[list[Span]] = [[(" ", "")] * columns for _ in range(rows)]
     even = level(1.0)
     for x in range(0, columns, 2):
@@ -70,13 +124,13 @@ def plot_lines(points: list[Point], width: int, height: int, glyphs: Glyphs) -> 
     _draw_steps(grid, points, step, level, glyphs)
     for number, point in enumerate(points):
         x = min(columns - 1, int(number * step + step / 2))
-        if point.own is not None:
+        if point.own is not None and point.own >= scale.low:
             token = "plot-human" if point.mark == "o" else "best" if point.own == point.best else "plot-axis"
             grid[level(point.own)][x] = (point.mark, token)
-    labels = {0: high, even: 1.0, rows - 1: low, level(points[-1].best): points[-1].best}
+    labels = {0: scale.high, even: 1.0, rows - 1: scale.low, level(points[-1].best): points[-1].best}
     lines: list[list[Span]] = []
     for y, row in enumerate(grid):
-        label = f"{labels[y]:.2f}{glyphs.times}" if y in labels else ""
+        label = _ratio(labels[y], glyphs) if y in labels else ""
         lines.append([(right(label, AXIS_CELLS - 1) + " ", "plot-axis"), (glyphs.down, "plot-axis"), *_runs(row)])
     return [*lines, _axis(columns, glyphs), _names(points, columns, step)]
 
@@ -150,14 +204,15 @@ class Plot(LineList):
         super().__init__(id=id)
         self.outline: Outline | None = None
         self._lines: list[list[Span]] = []
-        self._made: Hashable = None
+        self.note = ""
 
     def sync(self, outline: Outline) -> None:
         """Draw again if the picture differs."""
         self.outline = outline
         glyphs: Glyphs = self.app.glyphs  # type: ignore[attr-defined]
-        lines = plot_lines(points(outline), self.view.width, self.view.height, glyphs)
-        lines = lines or stage_lines(outline.tree, glyphs)
+        found = points(outline)
+        self.note = scale_note(found, start_of(outline, found), glyphs)
+        lines = plot_lines(found, self.view.width, self.view.height, glyphs) or stage_lines(outline.tree, glyphs)
         if lines != self._lines:
             self._lines = lines
             self.resized()
