@@ -179,7 +179,8 @@ class Problem:
     licence: str = "unknown"
     provenance: str = ""
     notes: str = ""
-    sizes: FrozenDict[str, FrozenDict[str, int]] = field(default_factory=dict)  # device kind -> module constant -> value
+    # device kind -> module constant -> value
+    sizes: FrozenDict[str, FrozenDict[str, int]] = field(default_factory=dict)
     symbolic: FrozenDict[str, tuple[int, ...]] = field(default_factory=dict)  # module constant -> values it takes
     allow_nan: bool = False  # a person said that NaN in the reference is meant
 
@@ -448,6 +449,7 @@ class Call:
     latency_s: float | None = None
     retries: int = 0
     created: float = 0.0
+    finished: float | None = None  # when its answer, or its failure, was written down
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
