@@ -115,6 +115,7 @@ class Slot:
         self.written = self.views[len(self.views) - outputs :]
         self.poisons = [0] * outputs
         self.guards = self.guard_bands()
+        self.laid = torch.zeros(0, dtype=torch.uint8)  # what the guard bands hold, one after another
 
     @property
     def offsets(self) -> list[int]:
@@ -153,26 +154,37 @@ def fill_poison(values: torch.Tensor) -> int:
     return bits
 
 
+def secret_bytes(count: int, device: torch.device) -> torch.Tensor:
+    """Bytes from the operating system."""
+    return torch.frombuffer(bytearray(secrets.token_bytes(count)), dtype=torch.uint8).to(device)
+
+
+def bands_of(slot: Slot) -> tuple[torch.Tensor, ...]:
+    """What was laid, band by band."""
+    return slot.laid.split([band.numel() for band in slot.guards])
+
+
 class Guards:
-    """A secret pattern in every guard band, and who has broken it."""
+    """Secret bytes in every guard band, no two bands alike, and who has broken them."""
 
     def __init__(self, device: torch.device) -> None:
-        self.pattern = torch.randint(0, 256, (GUARD_BYTES + 2 * ALIGN_BYTES,), dtype=torch.uint8, device=device)
+        self.device = device
 
     def lay(self, slots: Sequence[Slot]) -> None:
-        """Write the pattern."""
+        """Write other bytes than ever before."""
         for slot in slots:
-            for band in slot.guards:
-                band.copy_(self.pattern[: band.numel()])
+            slot.laid = secret_bytes(sum(band.numel() for band in slot.guards), self.device)
+            for band, laid in zip(slot.guards, bands_of(slot), strict=True):
+                band.copy_(laid)
 
     def broken(self, slots: Sequence[Slot]) -> str:
         """The first broken band in words; "" when all are intact."""
-        damage = [(band != self.pattern[: band.numel()]).any().reshape(1) for slot in slots for band in slot.guards]
+        damage = [(torch.cat(slot.guards) != slot.laid).any().reshape(1) for slot in slots]
         if not damage or not bool(torch.cat(damage).any()):
             return ""
         for slot in slots:
-            for index, band in enumerate(slot.guards):
-                wrong = (band != self.pattern[: band.numel()]).nonzero().reshape(-1)
+            for index, (band, laid) in enumerate(zip(slot.guards, bands_of(slot), strict=True)):
+                wrong = (band != laid).nonzero().reshape(-1)
                 if wrong.numel():
                     return self.words(slot, index, wrong)
         return ""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from kerneltui.errors import ProblemError
-from kerneltui.judge.arena import GUARD_BYTES, Arena, Fingerprints, Guards, HostArena, Slot, set_bytes
+from kerneltui.judge.arena import GUARD_BYTES, Arena, Fingerprints, Guards, HostArena, Slot, secret_bytes, set_bytes
 from kerneltui.judge.blocks import CudaArena
 from kerneltui.judge.compare import Expected
 from kerneltui.judge.reference import (
@@ -102,6 +102,7 @@ class Bench:
         self.classes: Classes | None = None  # errors of precision classes, once measured
         self.compiled: Compiled | None = None  # the second baseline, once built
         self.workspace: torch.Tensor | None = None  # of the candidate at hand, with its guard bands
+        self.workspace_guards: tuple[torch.Tensor, ...] = ()  # what lies in them
 
     def open_arena(self) -> Arena:
         if self.device.type == "cuda":
@@ -168,8 +169,11 @@ class Bench:
     def lay_workspace(self, size_bytes: int) -> int:
         """A workspace of this size between guard bands; the offset that a runner is told."""
         self.workspace, offset = self.arena.workspace(size_bytes)
-        for band in (self.workspace[:GUARD_BYTES], self.workspace[-GUARD_BYTES:]):
-            band.copy_(self.guards.pattern[:GUARD_BYTES])
+        self.workspace_guards = secret_bytes(2 * GUARD_BYTES, self.device).split(GUARD_BYTES)
+        for band, laid in zip(
+            (self.workspace[:GUARD_BYTES], self.workspace[-GUARD_BYTES:]), self.workspace_guards, strict=True
+        ):
+            band.copy_(laid)
         return offset
 
     def poison_workspace(self) -> None:
@@ -182,11 +186,12 @@ class Bench:
         found = self.guards.broken(slots)
         if found or self.workspace is None:
             return found
-        for band, words in (
-            (self.workspace[:GUARD_BYTES], "before the start"),
-            (self.workspace[-GUARD_BYTES:], "past the end"),
+        before, after = self.workspace_guards
+        for band, laid, words in (
+            (self.workspace[:GUARD_BYTES], before, "before the start"),
+            (self.workspace[-GUARD_BYTES:], after, "past the end"),
         ):
-            wrong = int((band != self.guards.pattern[:GUARD_BYTES]).sum())
+            wrong = int((band != laid).sum())
             if wrong:
                 return f"{wrong} bytes {words} of the workspace were overwritten"
         return ""
