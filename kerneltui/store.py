@@ -243,6 +243,14 @@ class Store:
         ).fetchone()
         return decode(row[0], Verdict) if row else None
 
+    def read_seconds(self) -> dict[str, tuple[float, float]]:
+        """Device and compiler seconds of every variant that was judged, all its verdicts together."""
+        rows = self._db.execute(
+            "SELECT variant, total(json_extract(body, '$.run_s')), total(json_extract(body, '$.compile_s'))"
+            " FROM verdict GROUP BY variant"
+        )
+        return {variant: (run_s, compile_s) for variant, run_s, compile_s in rows}
+
     def read_call(self, call: int) -> Call:
         """A call with its exact prompt and answer.
 

@@ -70,7 +70,7 @@ ACTIONS: tuple[Action, ...] = (
            twin="resume SESSION", command="resume"),
     Action(id="engine.budget", keys=("b",), title="change rounds and caps: usd 40, rounds +2, wall 2h", short="budget", group="engine",
            decision=K.BUDGET, twin="budget SESSION NAME=VALUE", argument="NAME VALUE", command="budget"),
-    Action(id="engine.start", keys=("s",), title="start the engine, if none runs", group="engine",
+    Action(id="engine.start", keys=("S",), title="start the engine, if none runs", group="engine",
            twin="run SESSION", command="start"),
     Action(id="engine.log", keys=(), title="open the engine's log", group="engine", command="engine log"),
     Action(id="engine.stop", keys=("Q",), title="stop the search and close (asks)", group="engine", decision=K.STOP,
@@ -95,6 +95,11 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="view.failures", keys=("f",), title="failures, grouped by what went wrong", short="failures",
            twin="show SESSION", command="failures"),
     Action(id="view.review", keys=("V",), title="review proposed ideas", command="review"),
+    Action(id="view.lineage", keys=("L",), title="lineage: the way here, with the gain of every step", command="lineage",
+           twin="show SESSION NODE"),
+    Action(id="view.ledger", keys=("T",), title="ledger: which techniques paid", command="ledger", twin="ledger SESSION"),
+    Action(id="view.spend", keys=("dollar_sign",), title="spend: by author, round and idea", command="spend",
+           twin="show SESSION"),
     Action(id="view.wrap", keys=("W",), title="wrap long lines in the detail pane", short="wrap", command="wrap"),
     Action(id="view.next_tab", keys=("right_square_bracket",), title="next tab of the detail pane", short="tab"),
     Action(id="view.previous_tab", keys=("left_square_bracket",), title="previous tab of the detail pane"),
@@ -111,13 +116,13 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="view.pane_1", keys=("1",), title="tree", group="move"),
     Action(id="view.pane_2", keys=("2",), title="detail", group="move"),
     Action(id="view.pane_3", keys=("3",), title="plot", group="move"),
-    Action(id="view.pane_4", keys=("4",), title="workers", group="move"),
-    Action(id="view.pane_5", keys=("5",), title="budget and spend", group="move", command="spend"),
+    Action(id="view.pane_4", keys=("4", "w"), title="workers", group="move"),
+    Action(id="view.pane_5", keys=("5",), title="budget", group="move"),
     Action(id="view.pane_6", keys=("6",), title="events", group="move"),
     Action(id="view.back", keys=("escape",), title="back; clear the filter, then the marks", short="back", group="move"),
     Action(id="copy.yank", keys=("y",), title="copy: then i id, c code, p path, t times, l log", short="copy", group="copy",
            command="yank"),
-    Action(id="result.export", keys=(), title="export the winner as plain source", group="copy",
+    Action(id="result.export", keys=("s",), title="export this variant, or the winner, as plain source", short="export", group="copy",
            twin="export SESSION VARIANT --to DIR", argument="DIR", command="export"),
     Action(id="view.theme", keys=(), title="theme", argument="NAME", command="theme"),
     Action(id="view.home", keys=(), title="all sessions", command="home", twin="ls"),
@@ -129,7 +134,7 @@ ACTIONS: tuple[Action, ...] = (
 
 # What the footer shows, most wanted first: as many as fit.
 FOOTER = ("node.open", "branch.prune", "edit.undo", "idea.edit", "kernel.inject", "view.filter", "branch.pin", "node.retry",
-          "view.diff", "engine.pause", "view.failures", "node.note", "idea.add", "engine.budget", "copy.yank",
+          "view.diff", "engine.pause", "result.export", "view.failures", "node.note", "idea.add", "engine.budget", "copy.yank",
           "view.times")  # fmt: skip
 FOOTER_DETAIL = ("view.back", "view.next_tab", "view.next_part", "view.next_match", "view.wrap", "view.diff_base",
                  "kernel.fork", "copy.yank", "kernel.certify")  # fmt: skip
@@ -141,6 +146,7 @@ FORBIDDEN = frozenset(
 KEY_TEXT = {
     "slash": "/", "colon": ":", "question_mark": "?", "right_square_bracket": "]", "left_square_bracket": "[",
     "right_curly_bracket": "}", "left_curly_bracket": "{", "vertical_line": "|", "escape": "esc", "plus": "+", "underscore": "_",
+    "dollar_sign": "$",
 }  # fmt: skip
 GROUP_TITLES = {"steer": "Steer", "engine": "Search", "view": "Look", "move": "Move", "copy": "Take away"}
 

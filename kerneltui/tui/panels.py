@@ -82,16 +82,16 @@ def banner(model: Model, trouble: str, glyphs: Glyphs, now: float, width: int, l
     if model.engine_gone(now):
         since = words.clock_text(status.heartbeat)
         found.append([(f" The engine has been gone since {since}. Nothing was lost.  ", "error"),
-                      ("s", "key"), (" starts it again  ", ""), (":", "key"), (f" engine log   (pid was {status.pid})", "muted")])  # fmt: skip
+                      ("S", "key"), (" starts it again  ", ""), (":", "key"), (f" engine log   (pid was {status.pid})", "muted")])  # fmt: skip
         if last_words:
             found.append([(f" It said last: {one_line(last_words)}", "muted")])
     elif status.state is SessionState.NEW:
-        found.append([(" No engine has run here yet. ", "warning"), ("s", "key"), (" starts the search", "")])
+        found.append([(" No engine has run here yet. ", "warning"), ("S", "key"), (" starts the search", "")])
     elif status.state is SessionState.PAUSED and status.reason:
         found.append([(f" Paused: {one_line(status.reason)}  ", "warning"), ("P", "key"), (" resumes", "")])
     elif status.state in (SessionState.FINISHED, SessionState.STOPPED) and status.reason:
         found.append([(f" {words.state_text(status).capitalize()}: {one_line(status.reason)}  ", "muted"),
-                      ("b", "key"), (" more rounds  ", "muted"), ("s", "key"), (" goes on", "muted")])  # fmt: skip
+                      ("b", "key"), (" more rounds  ", "muted"), ("S", "key"), (" goes on", "muted")])  # fmt: skip
     room = 3 - len(found)
     notices = list(status.notices)
     for index, notice in enumerate(notices[:room]):

@@ -144,8 +144,8 @@ def problem() -> Problem:
 
 def contract() -> Contract:
     """Its signature."""
-    tensors = (TensorSpec(name="x", role="input", dtype="float32", shape=(4096, 65536), origin="x"),
-               TensorSpec(name="out", role="output", dtype="float32", shape=(4096, 65536), origin=""))  # fmt: skip
+    tensors = (TensorSpec(name="x", role="input", dtype="float32", shape=(4096, 65536), origin="x", symbols=(None, None)),
+               TensorSpec(name="out", role="output", dtype="float32", shape=(4096, 65536), symbols=(None, None)))  # fmt: skip
     header = 'extern "C" int softmax(const float* x, float* out, void* workspace, cudaStream_t stream);\n'
     return Contract(function="softmax", language=Language.CUDA, tensors=tensors, header=header)
 

@@ -245,7 +245,7 @@ async def test_a_gone_engine_is_said_with_the_key_that_helps(tmp_path: Path, ope
     (folder / "engine.log").write_text("starting\nCUDA driver error 46 on gpu3\n", encoding="utf-8")
     async with open_app(folder, 80, 24) as pilot:
         text = screen_text(pilot)
-        assert "ENGINE GONE" in text and "Nothing was lost.  s starts it again" in text
+        assert "ENGINE GONE" in text and "Nothing was lost.  S starts it again" in text
 
 
 async def test_notices_are_in_sight(tmp_path: Path, open_app: OpenApp) -> None:
@@ -260,7 +260,7 @@ async def test_a_session_that_never_ran(tmp_path: Path, open_app: OpenApp) -> No
     Store.create(folder, sessions.settings(), sessions.problem()).close()
     async with open_app(folder) as pilot:
         text = screen_text(pilot)
-        assert "No engine has run here yet. s starts the search" in text and "No time to plot yet." in text
+        assert "No engine has run here yet. S starts the search" in text and "No time to plot yet." in text
         await pilot.press("x", "p", "e", "r", "d", "n", "B", "enter", "space", "v", "c")
         assert pilot.app.return_code is None
     assert decisions(folder) == []

@@ -270,6 +270,26 @@ class Deeds(Taking):
         screen = self.screen_
         screen.app.push_screen(ReviewScreen(screen))
 
+    def act_view_lineage(self) -> None:
+        from kerneltui.tui.screens.lineage import LineageScreen
+
+        screen = self.screen_
+        variant = screen.hands.one_variant() or screen.model.tree.best()
+        if variant is None:
+            screen.say("go to a variant first", "muted")
+        else:
+            screen.app.push_screen(LineageScreen(screen, variant))
+
+    def act_view_ledger(self) -> None:
+        from kerneltui.tui.screens.ledger import LedgerScreen
+
+        self.screen_.app.push_screen(LedgerScreen(self.screen_))
+
+    def act_view_spend(self) -> None:
+        from kerneltui.tui.screens.spend import SpendScreen
+
+        self.screen_.app.push_screen(SpendScreen(self.screen_))
+
     def act_view_compare(self, argument: str = "") -> None:
         from kerneltui.tui.screens.compare import CompareScreen
 

@@ -49,7 +49,7 @@ class Hands(Selection):
         if undone or creates:
             deed = Deed(title=title, done=tuple(done), undone=tuple(undone), made_by=sent[0] if creates else None)
             self.history.add(deed)
-        waits = "  (waits for an engine: s starts it)" if self.screen.model.is_resting() else ""
+        waits = "  (waits for an engine: S starts it)" if self.screen.model.is_resting() else ""
         self.screen.say(f"{title}{'; z undoes' if undone or creates else ''}{waits}", "human")
 
     def undo(self) -> None:

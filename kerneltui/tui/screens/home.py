@@ -52,10 +52,10 @@ class HomeScreen(Listing):
         Binding("q", "leave", show=False),
         Binding("n", "new", show=False),
         Binding("c", "copy", show=False),
-        Binding("s", "start", show=False),
+        Binding("S,s", "start", show=False),
         Binding("question_mark", "help", show=False),
     ]
-    keys = (("enter", "open, or make one for this problem"), ("n", "new"), ("c", "copy settings"), ("s", "start engine"),
+    keys = (("enter", "open, or make one for this problem"), ("n", "new"), ("c", "copy settings"), ("S", "start engine"),
             ("?", "keys"), ("q", "quit"))  # fmt: skip
 
     def __init__(self) -> None:

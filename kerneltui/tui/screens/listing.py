@@ -80,6 +80,11 @@ class Listing(Screen[Any]):
         self.query_one("#listing-head", OneLine).set(head)
         self.query_one("#about-title", PaneTitle).set(about)
 
+    def fill(self, lines: Sequence[Line]) -> None:
+        """Show the lines, in no more room than they need; the rest is for the text."""
+        self.list.styles.height = max(3, min(len(lines), self.size.height // 2 or 3))
+        self.list.show(lines)
+
     def say(self, text: str, token: str = "") -> None:
         """The message line."""
         self.query_one("#message", OneLine).set(panels.message(one_line(text), token))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kerneltui.tui import clipboard
+from kerneltui.errors import KernelTuiError
+from kerneltui.records import Tree, Variant
+from kerneltui.tui import clipboard, words
 from kerneltui.tui.render import plain
 
 if TYPE_CHECKING:
@@ -23,12 +27,34 @@ class Taking:
     def act_result_export(self, argument: str = "") -> None:
         screen = self.screen_
         variant = screen.hands.one_variant() or screen.model.tree.best()
-        if variant is None:
-            screen.say("there is no winner yet", "muted")
+        if variant is None or variant.candidate is None:
+            screen.say("go to a variant with code first", "muted")
+            return
+
+        def take(folder: str) -> None:
+            screen.say(f"exporting {variant.id}", "muted")
+            tree = replace(screen.model.tree, ideas=dict(screen.model.tree.ideas))
+            screen.run_worker(lambda: self._export(tree, variant, folder.strip()), thread=True, group="export")
+
+        if argument:
+            take(argument)
         else:
-            where = argument or "winners"
-            command = f"kerneltui export {screen.model.folder} {variant.id} --to {where}"
-            self._copy(command, "command.txt", "the command that exports it")
+            hint = "a folder; nothing is overwritten: where the files are there already, -002 is taken"
+            screen.ask(f"Export {variant.id} to", take, value="winners", hint=hint, check=_needs_folder)
+
+    def _export(self, tree: Tree, variant: Variant, folder: str) -> None:
+        """In a thread."""
+        from kerneltui.tui.exports import export_variant
+
+        screen = self.screen_
+        try:
+            files = export_variant(screen.feed.folder, tree, variant, Path(folder).expanduser())
+        except KernelTuiError as error:
+            text, token = str(error), "error"
+        else:
+            names = ", ".join(path.name for path in files)
+            text, token = f"exported {variant.id} to {words.path_text(files[0].parent)}: {names}", "human"
+        screen.app.call_from_thread(screen.say, text, token)
 
     def act_copy_yank(self) -> None:
         from kerneltui.tui.screens.dialogs import Pick
@@ -73,3 +99,7 @@ class Taking:
         clipboard.to_tmux(text)
         short = text if len(text) < 60 and "\n" not in text else what
         screen.say(f"copied {short}" + (f"; also in {path}" if path else ""), "human")
+
+
+def _needs_folder(text: str) -> str:
+    return "" if text.strip() else "a folder to write into"
