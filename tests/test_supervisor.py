@@ -125,7 +125,7 @@ def test_weights_that_were_built_in_are_found_out(bench: Bench) -> None:
 def test_compile_errors_and_refusals_are_verdicts(bench: Bench) -> None:
     broken = bench.run(bench.evaluator.judge(cpp(GOOD.replace("double sum", "doubel sum"))))
     assert (Outcome.COMPILE_ERROR, Stage.COMPILE) == (broken.outcome, broken.stage)
-    forking = GOOD.replace("return 0;", "return fork();").replace("#include", "#include <unistd.h>\n#include", 1)
+    forking = GOOD.replace("return 0;", "fork();\n  return 0;").replace("#include", "#include <unistd.h>\n#include", 1)
     refused = bench.run(bench.evaluator.judge(cpp(forking)))
     assert (Outcome.SUSPECT, Stage.POLICY) == (refused.outcome, refused.stage)
 

@@ -100,6 +100,7 @@ class Bench:
         self.fingerprints = Fingerprints(device)
         self.example = self.main.reference.make_inputs(0, device=torch.device("cpu"))  # which arguments are tensors
         self.classes: Classes | None = None  # errors of precision classes, once measured
+        self.movable: tuple[bool, ...] | None = None  # which inputs are samples, once asked
         self.compiled: Compiled | None = None  # the second baseline, once built
         self.workspace: torch.Tensor | None = None  # of the candidate at hand, with its guard bands
         self.workspace_guards: tuple[torch.Tensor, ...] = ()  # what lies in them

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 
 from kerneltui.judge.bench import Set
-from kerneltui.judge.pairs import RunnerCalls, Slice, visiting_order
+from kerneltui.judge.pairs import Between, RunnerCalls, Slice, visiting_order
 from kerneltui.judge.runners import Runner
 
 log = logging.getLogger(__name__)
 
 CHAIN_S = 0.0004  # replays of a chain this long hide the host's launch of the next one
 CHAIN_MOST = 512
+LEAD_LAUNCHES = 8  # before the clock starts
 THROTTLES = {  # bits of NVML's reasons that make a pair unlike the others
     0x8: "clock slowed by hardware",
     0x20: "software thermal slowdown",
@@ -118,32 +119,50 @@ class RunnerReplays(RunnerCalls):
     led in by launches that are waited for and not timed.
     """
 
-    def __init__(self, runner: Runner, ring: int, left_s: Callable[[], float], each_s: float) -> None:
-        super().__init__(runner, ring, left_s)
-        self.order = visiting_order(ring, chain_length(each_s, ring), self.rng)
-        self.visited.update(self.order)
-        self.joined = bool(runner.ask("chain", left_s(), order=self.order).get("chained"))
+    def __init__(self, runner: Runner, ring: int, left_s: Callable[[], float], between: Between, each_s: float) -> None:
+        super().__init__(runner, ring, left_s, between)
+        # One entry is for leading in only: what the others hold is new when the clock starts.
+        entries = ring - 1
+        turns = visiting_order(entries, chain_length(each_s, entries), self.rng)
+        self.lead, self.order = entries, turns
+        answer = runner.ask("chain", left_s(), order=self.order, lead=[self.lead] * LEAD_LAUNCHES)
+        self.joined = bool(answer.get("chained"))
 
     def slice(self, launches: int) -> Slice:
         repeat = max(1, round(launches / len(self.order)))
+        self.between.renew(self.order)
+        self.timed("lead_in", LEAD_LAUNCHES)
+        found = self.timed("replay", repeat * len(self.order), repeat=repeat)
+        self.between.audit()
+        return found
+
+    def visit_last(self, each_us: float) -> list[int]:
+        """The chain once more, and the entry that leads in."""
+        self.between.renew([*self.order, self.lead], audit=False)
+        self.timed("lead_in", LEAD_LAUNCHES)
         self.timed("replay", len(self.order), repeat=1)
-        return self.timed("replay", repeat * len(self.order), repeat=repeat)
+        return list(range(self.ring))
 
 
 class RunnerEnqueued(RunnerCalls):
     """Plain calls of the candidate, one after another, led in like replays."""
 
+    operation = "slice"
+
     def slice(self, launches: int) -> Slice:
-        self.lined_up("slice", 1)
-        return self.lined_up("slice", launches)
+        """The last entry leads in, the others are timed."""
+        order = visiting_order(self.ring - 1, launches, self.rng)
+        self.between.renew(order)
+        self.lined_up(self.operation, [self.ring - 1])
+        found = self.lined_up(self.operation, order)
+        self.between.audit()
+        return found
 
 
-class RunnerWaited(RunnerCalls):
+class RunnerWaited(RunnerEnqueued):
     """Plain calls of the candidate, each waited for, led in like replays."""
 
-    def slice(self, launches: int) -> Slice:
-        self.lined_up("calls", 1)
-        return self.lined_up("calls", launches)
+    operation = "calls"
 
 
 def chain_length(each_s: float, ring: int) -> int:

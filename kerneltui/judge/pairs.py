@@ -19,6 +19,8 @@ from kerneltui.judge.runners import Runner
 
 SLICE_S = 0.006  # long enough that a clock of a microsecond's tick and a pipe's delay are below 0.1 %
 LAUNCHES_MOST = 20_000
+TURNS_MOST = 4  # of the ring in one slice, where every turn is renewed
+LAST_S, LAST_LEAST = 0.05, 4  # the turn whose outputs are verified: time, and entries at least
 SLACK_S = 0.0005  # of the judge's clock: waking up on both sides of a pipe
 SLACK_SHARE = 0.05
 LIES_LEAST = 5  # slices, before the word "all" means anything
@@ -114,26 +116,56 @@ def short_doubt(slices: Sequence[Slice], slack_s: float) -> str:
     )
 
 
+class Between(Protocol):
+    """What the judge does around a slice of the candidate."""
+
+    def renew(self, entries: Sequence[int], *, audit: bool = True) -> None:
+        """Make ring entries new."""
+
+    def audit(self) -> None:
+        """Look at what a slice left."""
+
+
 class RunnerCalls:
     """Slices of timed calls in a runner, on ring entries in random order."""
 
-    def __init__(self, runner: Runner, ring: int, left_s: Callable[[], float]) -> None:
+    def __init__(self, runner: Runner, ring: int, left_s: Callable[[], float], between: Between) -> None:
         self.runner = runner
         self.ring = ring
         self.left_s = left_s
+        self.between = between
         self.code = 0  # what the launcher returned, or-ed
         self.rng = random.SystemRandom()
-        self.visited: set[int] = set()
 
     def slice(self, launches: int) -> Slice:
-        return self.lined_up("slice", launches)
+        """Turns of the ring, each entry once in a turn and new before it."""
+        left = min(launches, TURNS_MOST * self.ring)
+        turns: list[Slice] = []
+        while left > 0:
+            turns.append(self.turn("slice", min(left, self.ring)))
+            left -= turns[-1].launches
+        return together(turns)
 
-    def lined_up(self, operation: str, launches: int) -> Slice:
-        """Calls on ring entries in random order."""
+    def turn(self, operation: str, launches: int) -> Slice:
+        """Calls on ring entries in random order, from new inputs and fresh poison."""
         order = visiting_order(self.ring, launches, self.rng)
-        self.visited.update(order)
-        self.runner.ask("line_up", self.left_s(), order=order)
-        return self.timed(operation, launches)
+        self.between.renew(order)
+        found = self.lined_up(operation, order)
+        self.between.audit()
+        return found
+
+    def lined_up(self, operation: str, order: Sequence[int]) -> Slice:
+        """Calls in this order."""
+        self.runner.ask("line_up", self.left_s(), order=list(order))
+        return self.timed(operation, len(order))
+
+    def visit_last(self, each_us: float) -> list[int]:
+        """One more turn, and which entries it visited; nothing tells it from the others."""
+        launches = max(LAST_LEAST, launches_for(each_us, LAST_S))
+        order = visiting_order(self.ring, min(launches, self.ring), self.rng)
+        self.between.renew(order, audit=False)
+        self.lined_up("slice", order)
+        return order
 
     def timed(self, operation: str, launches: int, **fields: Any) -> Slice:
         """One command, between two looks at the judge's clock."""
@@ -153,6 +185,16 @@ class RunnerCalls:
 
     def waited_s(self) -> float:
         return waiting_s(self.runner.process.pid) + waiting_s(os.getpid())
+
+
+def together(slices: Sequence[Slice]) -> Slice:
+    """Several as one."""
+    return Slice(
+        claimed_s=sum(found.claimed_s for found in slices),
+        wall_s=sum(found.wall_s for found in slices),
+        launches=sum(found.launches for found in slices),
+        waited_s=sum(found.waited_s for found in slices),
+    )
 
 
 def number(value: Any) -> float:
@@ -188,7 +230,8 @@ def calibrate(side: Side, pairs: Pairs) -> int:
         found = side.slice(launches)
         pairs.warmup += found.launches
         # The judge's clock ends it too: a claim of zero must not make slices endless.
-        if found.claimed_s >= SLICE_S / 3 or found.wall_s >= 5 * SLICE_S or launches >= LAUNCHES_MOST:
+        long_enough = found.claimed_s >= SLICE_S / 3 or found.wall_s >= 5 * SLICE_S
+        if long_enough or launches >= LAUNCHES_MOST or found.launches < launches:
             believed = found.claimed_s if found.claimed_s >= found.wall_s / 4 else found.wall_s
             return launches_for(believed / found.launches * 1e6)
         launches *= 4

@@ -6,6 +6,7 @@ check_census        what the captured graphs hold
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from kerneltui.judge.pairs import Pairs, RunnerCalls, Side, race
 from kerneltui.records import Badge, CheckResult, Measurement, Outcome, Speedup, Stage
 
 if TYPE_CHECKING:
+    from kerneltui.judge.renewal import Renewal
     from kerneltui.judge.trial import Trial
 
 BUDGET_S = {"cpu": 1.5, "cuda": 3.0}
@@ -42,8 +44,8 @@ class Sides:
     baseline_method: str = ""
 
 
-def measure(trial: Trial, ring: Sequence[Set]) -> tuple[Measurement, set[int]]:
-    """Time the candidate against eager on the ring; which entries were visited."""
+def measure(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> tuple[Measurement, list[int]]:
+    """Time the candidate against eager on the ring; which entries its last slice visited."""
     prepared = trial.ask(
         "prepare",
         ring=[filled.slot.offsets for filled in ring],
@@ -51,11 +53,11 @@ def measure(trial: Trial, ring: Sequence[Set]) -> tuple[Measurement, set[int]]:
         workspace=trial.workspace,
     )
     if trial.request.module:
-        sides = module_sides(trial, ring)
+        sides = module_sides(trial, ring, renewal)
     elif trial.bench.device.type == "cpu":
-        sides = host_sides(trial, ring)
+        sides = host_sides(trial, ring, renewal)
     else:
-        sides = cuda_sides(trial, ring, prepared)
+        sides = cuda_sides(trial, ring, prepared, renewal)
     watch = getattr(trial.lane, "watch", None)
     if watch is not None:
         watch.begin()
@@ -67,10 +69,6 @@ def measure(trial: Trial, ring: Sequence[Set]) -> tuple[Measurement, set[int]]:
         width=WIDTH,
         disturbed=watch.disturbed if watch is not None else lambda: "",
     )
-    if sides.method == "module":
-        wrong = trial.ask("deliver").get("wrong")
-        if wrong:
-            raise Fallen(Outcome.SUSPECT, Stage.TIME, f"right when checked, wrong when timed: {wrong}")
     if sides.candidate.code:
         words = f"{trial.request.function} returned {sides.candidate.code} while it was timed"
         raise Fallen(Outcome.LAUNCH_ERROR, Stage.TIME, words)
@@ -78,30 +76,33 @@ def measure(trial: Trial, ring: Sequence[Set]) -> tuple[Measurement, set[int]]:
     trial.note("wall clock", result, pairs.doubt or "every claim agrees with the judge's own clock")
     calls = more = None
     if not pairs.doubt and not pairs.screened:
-        calls = call_pairs(trial, ring, sides)
+        calls = call_pairs(trial, ring, sides, renewal)
         more = compiled_pairs(trial, ring, sides)
     measurement = write_measurement(trial, pairs, calls, sides, len(ring), watch)
-    return with_compiled(measurement, more), sides.candidate.visited
+    # The slice whose outputs are verified.
+    last = [] if pairs.doubt else sides.candidate.visit_last(stats.median(pairs.candidate_us or [math.nan]))
+    return with_compiled(measurement, more), last
 
 
 # --------------------------------------------------------------------------- sides
 
 
-def host_sides(trial: Trial, ring: Sequence[Set]) -> Sides:
+def host_sides(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> Sides:
     assert trial.runner is not None
-    candidate = RunnerCalls(trial.runner, len(ring), lambda: trial.at.left_s)
+    candidate = RunnerCalls(trial.runner, len(ring), lambda: trial.at.left_s, renewal)
     return Sides(method="calls", baseline=HostEager(ring), candidate=candidate)
 
 
-def module_sides(trial: Trial, ring: Sequence[Set]) -> Sides:
+def module_sides(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> Sides:
     assert trial.runner is not None
     on_host = trial.bench.device.type == "cpu"
     baseline: Side = HostEager(ring) if on_host else CallsEager(ring, waited=False)
     calls = RunnerCalls if on_host else RunnerEnqueued
-    return Sides(method="module", baseline=baseline, candidate=calls(trial.runner, len(ring), lambda: trial.at.left_s))
+    candidate = calls(trial.runner, len(ring), lambda: trial.at.left_s, renewal)
+    return Sides(method="module", baseline=baseline, candidate=candidate)
 
 
-def cuda_sides(trial: Trial, ring: Sequence[Set], prepared: dict[str, Any]) -> Sides:
+def cuda_sides(trial: Trial, ring: Sequence[Set], prepared: dict[str, Any], renewal: Renewal) -> Sides:
     """Graph against graph; calls against calls where the candidate cannot be captured."""
     assert trial.runner is not None
     census = prepared.get("census")
@@ -109,8 +110,9 @@ def cuda_sides(trial: Trial, ring: Sequence[Set], prepared: dict[str, Any]) -> S
     left = lambda: trial.at.left_s  # noqa: E731  # read anew at every slice
     if not graphs:
         baseline: Side = CallsEager(ring, waited=False)
-        return Sides(method="calls", baseline=baseline, candidate=RunnerEnqueued(trial.runner, len(ring), left))
-    candidate = RunnerReplays(trial.runner, len(ring), left, trial.call_s)
+        candidate = RunnerEnqueued(trial.runner, len(ring), left, renewal)
+        return Sides(method="calls", baseline=baseline, candidate=candidate)
+    replays = RunnerReplays(trial.runner, len(ring), left, renewal, trial.call_s)
     try:
         baseline, method = GraphEager(ring, trial.rules.eager_s), "graph"
     except RuntimeError as error:
@@ -121,7 +123,7 @@ def cuda_sides(trial: Trial, ring: Sequence[Set], prepared: dict[str, Any]) -> S
             f"eager cannot be captured as a graph ({first_line(error)}); it is timed by calls",
         )
         baseline, method = CallsEager(ring, waited=False), "calls"
-    return Sides(method="graph", baseline=baseline, candidate=candidate, baseline_method=method)
+    return Sides(method="graph", baseline=baseline, candidate=replays, baseline_method=method)
 
 
 def first_line(error: Exception) -> str:
@@ -171,11 +173,11 @@ def capture_words(error: str) -> str:
     return f"it cannot be captured as a graph ({error}); it is timed by calls"
 
 
-def call_pairs(trial: Trial, ring: Sequence[Set], sides: Sides) -> Pairs | None:
+def call_pairs(trial: Trial, ring: Sequence[Set], sides: Sides, renewal: Renewal) -> Pairs | None:
     """What one call costs a user, each call waited for; on a host that is the same number."""
     if sides.method == "module" or trial.bench.device.type == "cpu" or trial.runner is None or not trial.request.full:
         return None
-    candidate = RunnerWaited(trial.runner, len(ring), lambda: trial.at.left_s)
+    candidate = RunnerWaited(trial.runner, len(ring), lambda: trial.at.left_s, renewal)
     found = race(CallsEager(ring, waited=True), candidate, budget_s=CALL_BUDGET_S, beam_us=None, width=2 * WIDTH)
     return None if found.doubt or not found.candidate_us else found
 

@@ -24,6 +24,7 @@ from kerneltui.judge.lanes import Lane
 from kerneltui.judge.mismatch import equal_bits, mismatch_words
 from kerneltui.judge.pairs import number
 from kerneltui.judge.precision import measure_classes, relative_error, true_answer
+from kerneltui.judge.renewal import Renewal
 from kerneltui.judge.request import Progress, Request, Rules
 from kerneltui.judge.runners import Runner, RunnerEnded, RunnerFailure
 from kerneltui.judge.sanitizer import sanitize
@@ -349,45 +350,65 @@ class Trial:
     # ------------------------------------------------------------------ timing
 
     def measure(self) -> Measurement:
-        for filled in self.ring:
-            filled.slot.poison()
-        before = [self.bench.fingerprints.of(filled.slot) for filled in self.ring]
         if self.workspace is not None:
             self.workspace = self.workspace_for(self.bench.main)
-            self.bench.poison_workspace()
         assert self.runner is not None
+        renewal = Renewal(self, self.ring)
         try:
-            measurement, visited = measure(self, self.ring)
+            measurement, last = measure(self, self.ring, renewal)
         except RunnerFailure as error:
             raise self.fall(error) from error
         self.check_guards(self.ring)
         self.note("guards intact", CheckResult.PASS)
-        for filled, old in zip(self.ring, before, strict=True):
-            changed = self.bench.fingerprints.changed(filled.slot, old)
-            if changed:
-                self.note("inputs unchanged", CheckResult.FAIL, f"`{changed}` was written to while timed")
-                raise Fallen(Outcome.SUSPECT, Stage.TIME, f"it wrote to its input `{changed}` while it was timed")
+        if measurement.badge is Badge.SUSPECT:
+            return measurement
+        for filled, old in zip(self.ring, renewal.fingerprints, strict=True):
+            self.check_unchanged(filled, old)
         self.note("inputs unchanged", CheckResult.PASS)
-        self.check_timed(visited)
+        self.deliver(last)
+        self.check_timed([self.ring[entry] for entry in last])
         return measurement
 
-    def check_timed(self, visited: set[int], budget_s: float = 1.5) -> None:
-        """Outputs of timed launches, in an order that nobody knows, for as long as it is worth; four at least."""
-        order = list(visited)
+    def deliver(self, entries: Sequence[int]) -> None:
+        """A module's answers come into the judge's memory when they are asked for."""
+        if not self.request.module:
+            return
+        wrong = self.ask("deliver", entries=list(entries)).get("wrong")
+        if wrong:
+            raise Fallen(Outcome.SUSPECT, Stage.TIME, f"right when checked, wrong when timed: {wrong}")
+
+    def check_unchanged(self, filled: Set, before: Sequence[torch.Tensor]) -> None:
+        changed = self.bench.fingerprints.changed(filled.slot, before)
+        if changed:
+            self.note("inputs unchanged", CheckResult.FAIL, f"`{changed}` was written to while timed")
+            raise Fallen(Outcome.SUSPECT, Stage.TIME, f"it wrote to its input `{changed}` while it was timed")
+
+    def audit_timed(self, entry: int, before: Sequence[torch.Tensor]) -> None:
+        """One entry of a slice that has just ended: its guards, its inputs, its outputs."""
+        filled = self.ring[entry]
+        self.deliver([entry])
+        self.check_guards([filled])
+        self.check_unchanged(filled, before)
+        self.check_timed_output(filled)
+
+    def check_timed_output(self, filled: Set) -> None:
+        findings = self.findings(filled, self.bench.expect(filled, truth=self.rules.truth))
+        reports = [finding.report for finding in findings if finding.report is not None]
+        if reports:
+            self.note("timed outputs", CheckResult.FAIL, reports[0].pattern)
+            raise Fallen(
+                Outcome.SUSPECT,
+                Stage.TIME,
+                f"right when checked, wrong when timed: {mismatch_words(reports[0], findings)}",
+                reports,
+            )
+
+    def check_timed(self, order: list[Set], budget_s: float = 1.5) -> None:
+        """Outputs of the last slice, in an order that nobody knows, for as long as it is worth; four at least."""
         random.SystemRandom().shuffle(order)
         end, done = time.monotonic() + budget_s, 0
-        for entry in order:
-            filled = self.ring[entry]
-            findings = self.findings(filled, self.bench.expect(filled, truth=self.rules.truth))
-            reports = [finding.report for finding in findings if finding.report is not None]
-            if reports:
-                self.note("timed outputs", CheckResult.FAIL, reports[0].pattern)
-                raise Fallen(
-                    Outcome.SUSPECT,
-                    Stage.TIME,
-                    f"right when checked, wrong when timed: {mismatch_words(reports[0], findings)}",
-                    reports,
-                )
+        for filled in order:
+            self.check_timed_output(filled)
             done += 1
             if done >= 4 and time.monotonic() > end:
                 break

@@ -51,6 +51,8 @@ class CudaLane:
         )
         self.runtime = candidate_runtime()
         self.graphs = Graphs(driver, self.stream)
+        self.leading: list[Any] = []
+        self.replayed: list[Any] = []
         self.ring: list[tuple[object, ...]] = []
         self.lined: list[tuple[object, ...]] = []
         self.start_event = checked(driver.cuEventCreate(0))
@@ -120,16 +122,26 @@ class CudaLane:
                 break  # this candidate cannot be captured
         return {"method": "graph", "census": census}
 
-    def chain(self, order: list[int]) -> dict[str, Any]:
-        """One graph that visits ring entries in this order."""
-        return {"chained": self.graphs.chain(order)}
+    def chain(self, order: list[int], lead: list[int]) -> dict[str, Any]:
+        """One graph that visits ring entries in this order, and one that leads in."""
+        self.leading = self.graphs.chain(lead)[0]
+        self.replayed, chained = self.graphs.chain(order)
+        return {"chained": chained}
+
+    def lead_in(self) -> dict[str, Any]:
+        """The device changes over to this process before anything is timed."""
+        return self.timed_launch(self.leading, 1)
 
     def replay(self, repeat: int) -> dict[str, Any]:
-        """Replay the chain; device time by events, from the first launch to an idle device."""
+        """Replay the chain."""
+        return self.timed_launch(self.replayed, repeat)
+
+    def timed_launch(self, executables: list[Any], repeat: int) -> dict[str, Any]:
+        """Device time by events, from the first launch to an idle device."""
         driver = self.driver
         start = time.perf_counter_ns()
         checked(driver.cuEventRecord(self.start_event, self.stream))
-        self.graphs.launch(repeat)
+        self.graphs.launch(executables, repeat)
         checked(driver.cuEventRecord(self.end_event, self.stream))
         checked(driver.cuCtxSynchronize())
         wall = time.perf_counter_ns() - start

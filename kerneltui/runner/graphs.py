@@ -16,7 +16,6 @@ class Graphs:
         self.stream = stream
         self.captured: list[Any] = []
         self.single: dict[int, Any] = {}
-        self.replayed: list[Any] = []
 
     def capture(self, function: Callable[..., int], arguments: tuple[object, ...]) -> dict[str, Any]:
         """Run a launcher under capture; what the graph holds, or why there is none."""
@@ -58,16 +57,14 @@ class Graphs:
         block = f"{found.blockDimX}x{found.blockDimY}x{found.blockDimZ}"
         return f"{word}<<<{grid}, {block}, {found.sharedMemBytes}>>>"
 
-    def chain(self, order: list[int]) -> bool:
-        """Prepare to visit captured graphs in this order: as one graph where the driver can, else one by one."""
+    def chain(self, order: list[int]) -> tuple[list[Any], bool]:
+        """What visits captured graphs in this order: one graph where the driver can, else one by one."""
         joined = self.join(order)
         if joined is not None:
-            self.replayed = [joined]
-            return True
+            return [joined], True
         for entry in set(order) - set(self.single):
             self.single[entry] = self.instantiate(self.captured[entry])
-        self.replayed = [self.single[entry] for entry in order]
-        return False
+        return [self.single[entry] for entry in order], False
 
     def join(self, order: list[int]) -> Any:
         driver = self.driver
@@ -89,10 +86,10 @@ class Graphs:
             raise RuntimeError(f"{status.name}: its graph cannot be instantiated")
         return executable
 
-    def launch(self, repeat: int) -> None:
-        """Replay everything so many times."""
+    def launch(self, executables: list[Any], repeat: int) -> None:
+        """Replay all of them so many times."""
         for _ in range(repeat):
-            for executable in self.replayed:
+            for executable in executables:
                 status = self.driver.cuGraphLaunch(executable, self.stream)[0]
                 if int(status) != 0:
                     raise RuntimeError(f"{status.name}: its graph cannot be launched")
