@@ -7,19 +7,22 @@ BIN := $(VENV)/bin
 # One known-good CPU torch where the interpreter has none; a torch that is already there is used as it is.
 TORCH ?= torch==2.13.0
 
-.PHONY: demo test check gpu clean
+.PHONY: demo test check bench gpu clean
 
 demo: $(VENV)/installed
 	$(BIN)/kerneltui demo $(ARGS)
 
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest tests -m "not gpu"
+	$(BIN)/python -m pytest tests -m "not gpu and not bench"
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+bench: $(VENV)/installed-dev
+	$(BIN)/python -m pytest tests -m bench
 
 gpu: $(VENV)/installed-dev
 	$(BIN)/python -m pytest tests -m gpu

@@ -57,17 +57,32 @@ def test_no_module_is_unlisted() -> None:
     assert set() == found - set(MODULES), "a new top-level module needs its line in MODULES and in the floors"
 
 
-def imported_by(name: str) -> list[str]:
-    code = f"import sys, {name}; print(*[m for m in {HEAVY!r} if m in sys.modules])"
+def imported_by(names: list[str]) -> list[str]:
+    """The heavy packages that a fresh interpreter holds after importing these modules."""
+    code = f"import sys, {', '.join(names)}; print(*[m for m in {HEAVY!r} if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
 
 
-@pytest.mark.parametrize("name", module_names())
-def test_a_fresh_interpreter_imports_nothing_heavy(name: str) -> None:
-    allowed = {m for prefix, modules in ALLOWED.items() if f"{name}.".startswith(f"{prefix}.") for m in modules}
-    assert set() == set(imported_by(name)) - allowed
+def allowed_to(name: str) -> frozenset[str]:
+    return frozenset(m for prefix, modules in ALLOWED.items() if f"{name}.".startswith(f"{prefix}.") for m in modules)
+
+
+def groups() -> dict[frozenset[str], list[str]]:
+    """Modules by what they may import: what none of a group brings in, no single one does."""
+    found: dict[frozenset[str], list[str]] = {}
+    for name in module_names():
+        found.setdefault(allowed_to(name), []).append(name)
+    return found
+
+
+@pytest.mark.parametrize("allowed", groups(), ids=lambda allowed: "+".join(sorted(allowed)) or "nothing")
+def test_a_fresh_interpreter_imports_nothing_heavy(allowed: frozenset[str]) -> None:
+    names = groups()[allowed]
+    if set(imported_by(names)) - allowed:
+        culprits = {name: extra for name in names if (extra := set(imported_by([name])) - allowed)}
+        assert {} == culprits
 
 
 def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
