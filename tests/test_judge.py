@@ -16,7 +16,7 @@ from kerneltui.judge.compare import Expected, Finding, compare, describe_pattern
 from kerneltui.judge.deaths import death_of
 from kerneltui.judge.faults import fault_words
 from kerneltui.judge.lint import Lint, check_reference
-from kerneltui.judge.pairs import Slice, claim_doubt, launches_for, short_doubt, visiting_order
+from kerneltui.judge.pairs import Slice, claim_doubt, floor_doubt, launches_for, short_doubt, visiting_order
 from kerneltui.judge.precision import Classes, rounded
 from kerneltui.judge.reference import Reference, Tensor, randomise
 from kerneltui.judge.runners import RunnerEnded
@@ -302,6 +302,17 @@ def test_more_than_passed_is_doubted_and_much_less_too() -> None:
     assert "" == short_doubt(honest, 0.0005)
     one_disturbed = [*honest, Slice(claimed_s=0.001, wall_s=0.05, launches=1)]
     assert "" == short_doubt(one_disturbed, 0.0005)
+    one_cleared = [*tiny, honest[0]]
+    assert "claim less than passed" in short_doubt(one_cleared, 0.0005)
+
+
+def test_less_than_the_kernel_counted_is_doubted() -> None:
+    lie = [Slice(claimed_s=0.0092, wall_s=0.0102, launches=1, floor_s=0.01)] * 3
+    honest = [Slice(claimed_s=0.0099, wall_s=0.0102, launches=1, floor_s=0.01)] * 3
+    assert "its clock is slow" in floor_doubt(lie)
+    assert "its clock is slow" in floor_doubt([*lie, honest[0]])
+    assert "" == floor_doubt(honest)
+    assert "" == floor_doubt([*honest, lie[0]])
 
 
 def test_tiny_kernels_are_batched_until_measurable() -> None:

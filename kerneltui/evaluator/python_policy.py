@@ -53,7 +53,8 @@ REFUSED_ATTRIBUTES = {
         "makes streams or graphs of its own",
     ),
     **dict.fromkeys(
-        ("system", "popen", "fork", "execv", "execve", "_exit", "kill", "putenv", "unsetenv"), "starts or ends programs"
+        ("system", "popen", "fork", "killpg", "execv", "execve", "_exit", "kill", "putenv", "unsetenv"),
+        "starts or ends programs",
     ),
     **dict.fromkeys(
         ("set_float32_matmul_precision", "allow_tf32", "use_deterministic_algorithms", "fp32_precision"),
@@ -61,6 +62,15 @@ REFUSED_ATTRIBUTES = {
     ),
     **dict.fromkeys(("manual_seed", "seed", "set_rng_state"), "changes the random numbers of others"),
 }
+# Modules that torch has imported for itself: whoever reaches them so did not want to be seen importing them.
+BORROWED = {
+    *REFUSED_MODULES,
+    *NOTED_MODULES,
+    *("builtins", "types", "platform"),
+}
+EVERYDAY = {"signal"}  # torch.signal makes windows
+BORROWED_FROM = ("torch", "np", "numpy", "triton", "math")
+HELD = ("__dict__", "__builtins__", "__globals__", "modules")
 # modules: only sys.modules; the rest of these names are everyday words unless they hang on these owners.
 ONLY_ON = {
     "modules": ("sys",),
@@ -70,7 +80,7 @@ ONLY_ON = {
     "seed": ("torch", "torch.cuda"),
     "kill": ("os",),
     "system": ("os",),
-    "fork": ("os",),
+    "fork": ("os", "torch.jit"),
 }
 LIBRARY_OPERATIONS = {
     *("matmul", "mm", "bmm", "addmm", "baddbmm", "einsum", "linear", "conv1d", "conv2d", "conv3d", "conv_transpose2d"),
@@ -152,6 +162,10 @@ def _calls(tree: ast.AST) -> Iterator[Finding]:
 
 def _attributes(tree: ast.AST) -> Iterator[Finding]:
     for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr in BORROWED and node.attr not in EVERYDAY:
+            owner = dotted(node.value)
+            if owner.partition(".")[0] in BORROWED_FROM:
+                yield _finding(node, f"{owner}.{node.attr}: reaches a module that another has imported", refused=True)
         if isinstance(node, ast.Attribute) and node.attr in REFUSED_ATTRIBUTES:
             owners = ONLY_ON.get(node.attr)
             if owners is None or dotted(node.value) in owners:
@@ -171,9 +185,20 @@ def _replacements(tree: ast.AST) -> Iterator[Finding]:
             node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AugAssign) else []
         )
         for target in targets:
+            held = _held(target)
+            if held:
+                yield _finding(node, f"assigns into {held}, which replaces parts of others", refused=True)
             name = dotted(target) if isinstance(target, ast.Attribute) else ""
             if name.partition(".")[0] in imported:
                 yield _finding(node, f"assigns to {name}, which is not its own", refused=True)
+
+
+def _held(target: ast.expr) -> str:
+    """`clock.__dict__["now"]`: the dictionary that an assignment goes into, unless it is of the module itself."""
+    if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Attribute):
+        return ""
+    owner = dotted(target.value.value)
+    return f"{owner}.{target.value.attr}" if target.value.attr in HELD and owner.partition(".")[0] != "self" else ""
 
 
 def _inheritance(tree: ast.AST) -> Iterator[Finding]:

@@ -119,6 +119,8 @@ class RunnerReplays(RunnerCalls):
     led in by launches that are waited for and not timed.
     """
 
+    on_host = False
+
     def __init__(self, runner: Runner, ring: int, left_s: Callable[[], float], between: Between, each_s: float) -> None:
         super().__init__(runner, ring, left_s, between)
         # One entry is for leading in only: what the others hold is new when the clock starts.
@@ -147,6 +149,7 @@ class RunnerReplays(RunnerCalls):
 class RunnerEnqueued(RunnerCalls):
     """Plain calls of the candidate, one after another, led in like replays."""
 
+    on_host = False
     operation = "slice"
 
     def slice(self, launches: int) -> Slice:
