@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from building import CPP_CONTRACT, CUDA_CONTRACT, CUDA_RELU, HAS_NVCC, RELU, cpp, cuda
 
+from kerneltui.evaluator.binary_policy import ALLOWED
 from kerneltui.evaluator.compile import Build, compile_library
 from kerneltui.evaluator.devices import find_device, offline_cuda_device
 from kerneltui.evaluator.policy import check_binary, check_source
@@ -389,3 +390,63 @@ def test_fallbacks_and_library_operations_are_notes() -> None:
         "line 22: try/except: a kernel that fails must be seen to fail",
         "line 25: torch.matmul: a library operation instead of a kernel",
     ]
+
+
+# --------------------------------------------------------------------------- found by attack
+
+
+def test_a_function_of_ones_own_may_be_called_kill() -> None:
+    assert [] == refusals(cpp(HEAD + "int f(int n) { auto kill = [](int i) { return i < 0; }; return kill(n); }\n"))
+    assert [] == refusals(
+        cpp(HEAD + "static float signal(float x) { return x; }\nfloat g(float x) { return signal(x); }\n")
+    )
+    assert refusals(cpp(HEAD + 'extern "C" int kill(int, int);\nint f() { return kill(1, 9); }\n'))
+
+
+@pytest.mark.parametrize("text", [".byte 0x0f, 0x05", "syscall", "nop\\n.section .init_array", "{ .quad 1; }"])
+def test_host_assembly_in_cuda_source_is_read_as_such(text: str) -> None:
+    assert refusals(cuda(f'{HEAD}void f() {{ asm volatile("{text}"); }}\n'))
+
+
+def test_device_assembly_has_its_own_dots() -> None:
+    text = "{\\n.reg .pred p;\\nsetp.ne.b32 p, %1, 0;\\n.reg .b32 r;\\nld.weak.global.b32 r, [%0];\\n}"
+    assert [] == refusals(cuda(f'{HEAD}__device__ void f() {{ asm volatile("{text}"); }}\n'))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ('clock = torch.sys.modules["time"]', "reaches a module"),
+        ("held = torch.jit.fork(torch.relu, torch.ones(1))", "starts or ends programs"),
+        ('torch.relu.__dict__["x"] = 1', "replaces parts of others"),
+    ],
+)
+def test_what_torch_holds_is_not_a_modules_to_use(line: str, words: str) -> None:
+    source = f"import torch\n{line}\nclass ModelNew(torch.nn.Module):\n    pass\n"
+    found = refusals(Candidate(source=source, language=Language.PYTHON))
+    assert any(words in text for text in found), found
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["GOMP_parallel_start", "GOMP_parallel_loop_static_start", "GOMP_parallel_end", "GOMP_teams_reg", "GOMP_target"],
+)
+def test_openmp_functions_that_no_pragma_needs_are_not_imported(name: str) -> None:
+    assert not ALLOWED.fullmatch(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "GOMP_parallel",
+            "GOMP_parallel_loop_dynamic",
+            "GOMP_parallel_sections",
+            "GOMP_loop_nonmonotonic_dynamic_next",
+        ),
+        *("GOMP_loop_end_nowait", "GOMP_barrier", "GOMP_critical_name_start", "GOMP_atomic_end", "GOMP_sections_next"),
+        *("GOMP_single_start", "GOMP_taskwait", "GOMP_taskloop_ull", "GOMP_ordered_start", "GOMP_parallel_reductions"),
+    ],
+)
+def test_openmp_functions_of_pragmas_are_imported(name: str) -> None:
+    assert ALLOWED.fullmatch(name)

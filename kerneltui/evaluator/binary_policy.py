@@ -31,7 +31,9 @@ ALLOWED = re.compile(
             r"__register_frame\w*|__deregister_frame\w*|__tls_get_addr|__dso_handle|_GLOBAL_OFFSET_TABLE_|__fortify_fail|__libc_single_threaded",
             r"__(add|sub|mul|div|neg|mod|umod|udiv|udivmod|fix|fixuns|float|floatun|floatuns|ext(end)?|trunc|eq|ne|lt|le|gt|ge|unord|"
             r"cmp|ucmp|ashl|ashr|lshr|pow|popcount|parity|clz|ctz|ffs|bswap|absv|addv|subv|mulv|negv)[a-z]{2,6}\d?|__cpu_(model|indicator_init)",
-            r"GOMP_\w+|GOACC_\w+|omp_(get_(thread_num|num_threads|max_threads|num_procs|level|active_level|dynamic|nested|num_places|"
+            r"GOMP_(parallel(_loop_(?!\w*start)\w+|_sections|_reductions)?|loop_\w+|barrier(_cancel)?|critical(_name)?_(start|end)|"
+            r"atomic_(start|end)|sections2?_\w+|single_(start|copy_start|copy_end)|task\w*|ordered_(start|end)|doacross_\w+|"
+            r"workshare_task_reduction_unregister|scope_start|cancel|cancellation_point|masked\w*)|omp_(get_(thread_num|num_threads|max_threads|num_procs|level|active_level|dynamic|nested|num_places|"
             r"place_num|proc_bind|team_num|num_teams)|in_parallel|set_num_threads|set_dynamic|(init|destroy|set|unset|test)_(nest_)?lock)|__kmpc_\w+",
             r"_Zn[wa]m\w*|_Zd[la]Pv\w*|_ZSt\d+__throw_\w+|_ZSt(7nothrow|9terminatev|17rethrow_exception\w*|18uncaught_exceptionv)|"
             r"_ZSt(18_Rb_tree|28_Rb_tree|29_Rb_tree)\w+|_ZNSt8__detail\w+|_ZNKSt8__detail\w+|_ZNK?St7__cxx1112basic_string\w+|_ZNSt7__cxx1119basic_ostringstream\w+|"

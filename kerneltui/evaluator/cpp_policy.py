@@ -26,6 +26,11 @@ RAW_ASM = re.compile(
     r"\.\s*(byte|2byte|4byte|8byte|short|long|quad|octa|ascii|asciz|string|section|pushsection|init_array|symver|weak|globl|global|type|set|equ|macro|rept|irp|altmacro)\b",
     re.I,
 )
+PTX_RAW = re.compile(  # in device code a dot begins a modifier nearly everywhere: only what begins a statement counts
+    r"(?:^|[;{}\n])\s*\.\s*(byte|2byte|4byte|8byte|short|long|quad|octa|ascii|asciz|string|section|pushsection|init_array|"
+    r"symver|globl|set|equ|macro|rept|irp|altmacro)\b",
+    re.I,
+)
 REACH = 5000  # tokens of one assembly block
 CALL = 300  # tokens of one use of a macro
 PASTES = 500
@@ -110,15 +115,46 @@ def _path(name: str, line: int) -> Iterator[Finding]:
 
 
 def _names(found: list[Token], policy: Policy) -> Iterator[Finding]:
+    own = _own_functions(found)
     for index, token in enumerate(found):
         if token.kind != "word" or token.directive in ("include", "include_next"):
             continue
         before = found[index - 1].text if index else ""
         after = found[index + 1].text if index + 1 < len(found) else ""
         member = before in (".", "->")
-        yield from _name(token, policy, called=not member and (after == "(" or token.directive == "define"))
+        called = not member and token.text not in own and (after == "(" or token.directive == "define")
+        yield from _name(token, policy, called=called)
         if before == "::" and index > 1 and found[index - 2].text == "std":
             yield from _first("std", token.text, token.line, f"std::{token.text}")
+
+
+def _own_functions(found: list[Token]) -> set[str]:
+    """Names that the source gives to things of its own: `auto kill = [](...)`, `static float kill(...) {...}`.
+
+    What has C linkage, is only declared, or is given another symbol's name is not its own: an import says the rest.
+    """
+    own: set[str] = set()
+    for index in range(1, len(found) - 1):
+        token, before, after = found[index], found[index - 1].text, found[index + 1].text
+        if token.kind != "word" or token.directive:
+            continue
+        if before == "auto" and after == "=" and index + 2 < len(found) and found[index + 2].text == "[":
+            own.add(token.text)
+        elif after == "(" and found[index - 1].kind == "word" and _is_static(found, index):
+            end = matching(found, index + 1, CALL)
+            if end + 1 < len(found) and found[end + 1].text == "{":
+                own.add(token.text)
+    return own
+
+
+def _is_static(found: list[Token], index: int) -> bool:
+    """Whether a definition's own words say that it stays within the file."""
+    for token in reversed(found[max(0, index - 8) : index]):
+        if token.text in (";", "}", "{", ")"):
+            return False
+        if token.text in ("static", "__device__"):
+            return True
+    return False
 
 
 def _name(token: Token, policy: Policy, *, called: bool) -> Iterator[Finding]:
@@ -244,10 +280,11 @@ def _assembly_text(text: str, line: int, cuda: bool) -> Iterator[Finding]:
         yield _refuse(line, "assembly that reads a clock")
     if FILE_ASM.search(text):
         yield _refuse(line, "assembly that takes in a file")
-    if not cuda and SYSTEM_ASM.search(text):
+    if SYSTEM_ASM.search(text):
         yield _refuse(line, "assembly that calls the system")
-    if not cuda and RAW_ASM.search(text):
-        yield _refuse(line, f"assembly directive {RAW_ASM.search(text).group()}: instructions only")  # type: ignore[union-attr]
+    raw = (PTX_RAW if cuda else RAW_ASM).search(text)
+    if raw:
+        yield _refuse(line, f"assembly directive {raw.group()}: instructions only")
     for word in set(re.findall(r"[A-Za-z_]\w+", text)):
         yield from _first("names", word, line, word)
 
