@@ -24,6 +24,10 @@ QUIT_S = 0.5
 FOLDER = "kerneltui-judge-"
 
 
+class JudgeDied(JudgeFailed):
+    """It ended while it was asked something."""
+
+
 class JudgeProcess:
     """One `python -m kerneltui.judge` on one device."""
 
@@ -83,6 +87,8 @@ class JudgeProcess:
             answer = await asyncio.wait_for(self.exchange({"id": self.next_id, "op": operation, **fields}), deadline_s)
         except TimeoutError:
             raise await self.failure(f"gave no answer to `{operation}` within {deadline_s:.0f} s") from None
+        except ConnectionError as error:
+            raise JudgeDied(str(await self.failure(f"ended while it was asked to `{operation}`"))) from error
         except (OSError, ValueError, asyncio.LimitOverrunError) as error:
             raise await self.failure(f"broke its protocol on `{operation}` ({error})") from error
         except BaseException:

@@ -20,7 +20,7 @@ from kerneltui.contract import contract_from_description
 from kerneltui.errors import JudgeFailed, MachineError, ProblemError
 from kerneltui.evaluator.compile import Build, build
 from kerneltui.evaluator.devices import NO_GPU, offline_cuda_device
-from kerneltui.evaluator.judges import START_S, JudgeProcess
+from kerneltui.evaluator.judges import START_S, JudgeDied, JudgeProcess
 from kerneltui.evaluator.launches import stated_launches
 from kerneltui.evaluator.locks import alone_on
 from kerneltui.problems import size_sets, sized_source
@@ -45,6 +45,7 @@ SPARE_S = 60.0  # of a judge's own work around a run, before it counts as silent
 EAGER_CALLS = 100  # of the reference during one trial, at most: expectations, probes, float64, baseline
 MODULE_S = 200.0  # a module may compile with torch's own tools, twice
 CERTIFY_S = 400.0  # torch.compile's modes and three sanitizers
+DIED = "the judge died twice while this candidate ran: it attacks what judges it, or brings the machine to its limits"
 IDLE_S = 600.0  # then a judge gives its memory back
 
 OnState = Callable[[VariantState, str], None]
@@ -262,17 +263,23 @@ class Evaluator:
             "resources": [asdict(kernel) for kernel in built.resources],
             "launches": stated_launches(candidate.source, known_sizes(candidate, contract)),
         }
+        deaths = 0  # of a judge that had begun with this candidate
         for attempt in (1, 2):
             async with self.bay(lambda words: tell(VariantState.QUEUED, words)) as bay:
                 tell(VariantState.RUNNING, worker_name(bay.device))
+                began = False
                 try:
                     if not (bay.ready and bay.judge.running):
                         await self.make_ready(bay)
+                    began = True
                     answer = await bay.judge.ask("judge", self.patience_s(request), request=request)
                     verdict = msgspec.convert(answer["verdict"], Verdict)
                     return replace(verdict, device=bay.device)
                 except (JudgeFailed, msgspec.ValidationError) as error:
                     bay.ready = False
+                    deaths += began and isinstance(error, JudgeDied)
+                    if deaths == 2:
+                        return Verdict(outcome=Outcome.SUSPECT, stage=Stage.CHECK, message=DIED, device=bay.device)
                     if attempt == 2:
                         raise JudgeFailed(f"{error} Tried twice; the candidate is not judged.") from error
         raise AssertionError("unreachable")
