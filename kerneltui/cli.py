@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "stop": ("steering", "stop", "End the search; what was found stays."),
     "export": ("exporting", "export", "Write a variant into a source tree."),
     "doctor": ("machine", "doctor", "What this machine has, and what is missing for what."),
+    "paths": ("paths", "paths", "Where everything lies, and what decided each setting of the screen."),
     "reset": ("machine", "reset", "Restore a terminal that a crash left broken."),
 }
 

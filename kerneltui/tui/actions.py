@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kerneltui.records import DecisionKind
@@ -26,7 +27,7 @@ class Action:
 K = DecisionKind
 ACTIONS: tuple[Action, ...] = (
     # steer
-    Action(id="node.open", keys=("enter",), title="open in full; on a round or idea: open or close", short="open",
+    Action(id="node.open", keys=("enter",), title="open in full; on a round or idea: open or close; in a log: to the line of code", short="open",
            twin="show SESSION NODE"),
     Action(id="idea.edit", keys=("e",), title="edit the idea", short="edit", group="steer", decision=K.EDIT,
            twin="edit SESSION IDEA", undo=True, command="edit idea"),
@@ -89,6 +90,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="view.diff", keys=("d",), title="diff against the parent", short="diff", twin="show SESSION NODE",
            command="diff"),
     Action(id="view.diff_base", keys=("D",), title="diff base: parent, best, marked", short="diff base", command="diff base"),
+    Action(id="view.beside", keys=("equals_sign",), title="diff side by side, where the pane has 100 columns", command="side by side"),
     Action(id="view.times", keys=("t",), title="timings", short="times", command="timings"),
     Action(id="view.compare", keys=("c",), title="compare two marked variants", argument="A B", command="compare",
            twin="show SESSION A B"),
@@ -146,7 +148,7 @@ FORBIDDEN = frozenset(
 KEY_TEXT = {
     "slash": "/", "colon": ":", "question_mark": "?", "right_square_bracket": "]", "left_square_bracket": "[",
     "right_curly_bracket": "}", "left_curly_bracket": "{", "vertical_line": "|", "escape": "esc", "plus": "+", "underscore": "_",
-    "dollar_sign": "$",
+    "dollar_sign": "$", "equals_sign": "=",
 }  # fmt: skip
 GROUP_TITLES = {"steer": "Steer", "engine": "Search", "view": "Look", "move": "Move", "copy": "Take away"}
 
@@ -154,6 +156,20 @@ GROUP_TITLES = {"steer": "Steer", "engine": "Search", "view": "Look", "move": "M
 def key_text(key: str) -> str:
     """A key as it is shown."""
     return KEY_TEXT.get(key, key)
+
+
+_own_keys: dict[str, tuple[str, ...]] = {}  # a person's, by action; set once, before the first screen is made
+
+
+def use_keys(keys: Mapping[str, str]) -> None:
+    """Take a person's keys: what is shown as the key of an action follows."""
+    _own_keys.clear()
+    _own_keys.update({id: tuple(names.split(",")) for id, names in keys.items()})
+
+
+def keys_of(action: Action) -> tuple[str, ...]:
+    """The keys that an action has here."""
+    return _own_keys.get(action.id, action.keys)
 
 
 def by_id(id: str) -> Action:

@@ -15,10 +15,14 @@ from textual.screen import Screen
 
 from kerneltui.errors import SettingsError
 from kerneltui.tui import theme as themes
+from kerneltui.tui.actions import use_keys
+from kerneltui.tui.config import Config, load_config
 from kerneltui.tui.drafts import save_draft
 from kerneltui.tui.driver import Driver, run_guarded
 from kerneltui.tui.render import ASCII, UNICODE
 from kerneltui.tui.screens.main import MainScreen
+
+RELOAD_S = 1.0  # how often a person's own theme is looked at
 
 
 class KernelTui(App[int]):
@@ -32,7 +36,12 @@ class KernelTui(App[int]):
         Binding("ctrl+z", "suspend_process", show=False),
     ]
 
-    def __init__(self, folder: Path | None, *, theme: str, ascii_only: bool = False) -> None:
+    def __init__(
+        self, folder: Path | None, *, theme: str, ascii_only: bool = False, config: Config | None = None
+    ) -> None:
+        self.config = config or Config()
+        self.paint_s = 1 / self.config.paint_hz
+        use_keys(self.config.keys)
         self.look = themes.load_look(theme)
         self.ascii_only = ascii_only
         self.glyphs = ASCII if ascii_only else UNICODE
@@ -41,8 +50,12 @@ class KernelTui(App[int]):
         self.animation_level = "none"
         self.register_theme(self.look.theme)
         self.theme = self.look.theme.name
+        self.set_keymap(dict(self.config.keys))
 
     def on_mount(self) -> None:
+        self._theme_changed = self._theme_time()
+        if themes.is_own(self.look.path):
+            self.set_interval(RELOAD_S, self._reload_theme)
         if self.folder is None:
             self.go_home()
         else:
@@ -64,6 +77,23 @@ class KernelTui(App[int]):
         else:
             self.push_screen(screen)
 
+    def slowest_write_s(self) -> float:
+        """How long the terminal made us wait at most since this was last asked."""
+        return self._driver.slowest_write_s() if isinstance(self._driver, Driver) else 0.0
+
+    def _theme_time(self) -> float:
+        try:
+            return self.look.path.stat().st_mtime if self.look.path else 0.0
+        except OSError:  # an editor replaces the file
+            return self._theme_changed
+
+    def _reload_theme(self) -> None:
+        """A person's own theme is shown as it is edited."""
+        changed = self._theme_time()
+        if changed != self._theme_changed:
+            self._theme_changed = changed
+            self.choose_theme(self.look.theme.name)
+
     def choose_theme(self, name: str) -> None:
         """Another theme, at once."""
         try:
@@ -72,6 +102,9 @@ class KernelTui(App[int]):
             self.tell(str(error))
             return
         self.register_theme(self.look.theme)
+        if self.theme == self.look.theme.name:
+            self._invalidate_css()
+            self.call_next(self.refresh_css, animate=False)
         self.theme = self.look.theme.name
         for widget in self.screen.query("LineList"):
             widget.forget()  # type: ignore[attr-defined]
@@ -92,7 +125,7 @@ class KernelTui(App[int]):
 
     def edit_outside(self, text: str, path: Path) -> tuple[str | None, str]:
         """$VISUAL or $EDITOR on a text: what came of it, or why nothing did."""
-        command = shlex.split(os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
+        command = shlex.split(self.config.editor or os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi")
         problem = save_draft(path, text)
         if problem:
             return None, problem
@@ -116,20 +149,21 @@ class KernelTui(App[int]):
         self._return_code = 2
 
 
-def pick_theme(asked: str | None) -> str:
-    """The asked one; without colour where NO_COLOR is set; else the default."""
+def pick_theme(asked: str | None, config: Config) -> str:
+    """The asked one; without colour where NO_COLOR is set; else the configured or the default one."""
     if os.environ.pop("NO_COLOR", "") and not asked:  # Textual would turn our colours into greys
         return themes.PLAIN
-    return asked or os.environ.get("KERNELTUI_THEME") or themes.DEFAULT
+    return asked or config.theme or themes.DEFAULT
 
 
 def run(folder: Path | None, *, theme: str | None = None, ascii_only: bool = False) -> int:
     """Open the screen on a session, or on all of them; the exit status.
 
     Raises:
-        SettingsError: no such theme.
+        SettingsError: no such theme, or a configuration that cannot be used.
     """
     os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    config = load_config()
     narrow = "utf" not in (locale.getpreferredencoding(False) or "").lower()
-    app = KernelTui(folder, theme=pick_theme(theme), ascii_only=ascii_only or narrow)
-    return run_guarded(app, mouse=os.environ.get("KERNELTUI_MOUSE", "1") != "0")
+    chosen, plain = pick_theme(theme, config), ascii_only or config.ascii or narrow
+    return run_guarded(KernelTui(folder, theme=chosen, ascii_only=plain, config=config), mouse=config.mouse)

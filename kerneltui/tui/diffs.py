@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
-from kerneltui.tui.render import lines
+from kerneltui.tui.render import fit, lines
 from kerneltui.tui.widgets.linelist import Line
 
 CONTEXT = 3
@@ -45,6 +45,39 @@ def make_diff(before: str, after: str) -> Diff:
     if not found:
         found = [[("the same text", "muted")]]
     return Diff(lines=found, hunks=hunks, added=added, removed=removed)
+
+
+def make_beside(before: str, after: str, width: int) -> Diff:
+    """Old on the left, new on the right, three lines of context, cut to the width."""
+    old, new = lines(before), lines(after)
+    if len(old) > TOO_MANY_LINES or len(new) > TOO_MANY_LINES:
+        return make_diff(before, after)
+    half = max(20, (width - 3) // 2)
+    found: list[Line] = []
+    hunks: list[int] = []
+    added = removed = 0
+    matcher = difflib.SequenceMatcher(None, old, new, autojunk=False)
+    for group in matcher.get_grouped_opcodes(CONTEXT):
+        hunks.append(len(found))
+        found.append([(_head(group), "diff-hunk")])
+        for kind, a, b, c, d in group:
+            tokens = ("diff-ctx", "diff-ctx") if kind == "equal" else ("diff-del", "diff-add")
+            signs = (" ", " ") if kind == "equal" else ("-", "+")
+            for n in range(max(b - a, d - c)):
+                left = _cell(old, a + n, b, signs[0], half)
+                right = _cell(new, c + n, d, signs[1], half)
+                found.append([(left[0], "line-number"), (left[1], tokens[0]), (" | ", "plot-axis"),
+                              (right[0], "line-number"), (right[1], tokens[1])])  # fmt: skip
+            if kind != "equal":
+                removed, added = removed + b - a, added + d - c
+    return Diff(lines=found or [[("the same text", "muted")]], hunks=hunks, added=added, removed=removed)
+
+
+def _cell(texts: list[str], at: int, end: int, sign: str, width: int) -> tuple[str, str]:
+    """Number and text of one side; empty where the other side has more lines."""
+    if at >= end:
+        return " " * 6, " " * (width - 6)
+    return f"{at + 1:5} ", fit(f"{sign} {texts[at]}", width - 6)
 
 
 def _head(group: list[tuple[str, int, int, int, int]]) -> str:

@@ -7,6 +7,7 @@ import codecs
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -34,8 +35,34 @@ def _forgiving_decoder(encoding: str) -> Callable[..., codecs.IncrementalDecoder
     return _Forgiving if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)
 
 
+class _TimedFile:
+    """The terminal, with the time of the slowest flush: what a slow line makes wait."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self.slowest_s = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def flush(self) -> None:
+        before = time.perf_counter()
+        self._file.flush()
+        self.slowest_s = max(self.slowest_s, time.perf_counter() - before)
+
+
 class Driver(linux_driver.LinuxDriver):
     """Textual's driver, reading its input with replacement marks; ends the program when its terminal is gone."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.terminal = _TimedFile(self._file)
+        vars(self)["_file"] = self.terminal
+
+    def slowest_write_s(self) -> float:
+        """The slowest flush since the last call."""
+        found, self.terminal.slowest_s = self.terminal.slowest_s, 0.0
+        return found
 
     def run_input_thread(self) -> None:
         # The decoder is looked up in the module's namespace when the thread starts.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from kerneltui.records import CallState, Event, SessionState
 from kerneltui.tui import words
-from kerneltui.tui.actions import FOOTER, FOOTER_DETAIL, FOOTER_LAST, by_id, key_text
+from kerneltui.tui.actions import FOOTER, FOOTER_DETAIL, FOOTER_LAST, by_id, key_text, keys_of
 from kerneltui.tui.model import LAG_SHOWN_S, Model
 from kerneltui.tui.render import Glyphs, bar, cut, fit, one_line, right
 from kerneltui.tui.widgets.linelist import Line, Span
@@ -228,7 +228,7 @@ def _keys(ids: Sequence[str]) -> list[Span]:
     spans: list[Span] = []
     for id in ids:
         action = by_id(id)
-        spans += [(f" {key_text(action.keys[0])}", "key"), (f" {action.short} ", "muted")]
+        spans += [(f" {key_text(keys_of(action)[0])}", "key"), (f" {action.short} ", "muted")]
     return spans
 
 

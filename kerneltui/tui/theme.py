@@ -100,6 +100,11 @@ def theme_folders() -> list[Path]:
     return [Path(home).expanduser() / "kerneltui" / "themes", *shipped]
 
 
+def is_own(path: Path | None) -> bool:
+    """Whether a theme is a person's own, which may be edited while it is shown."""
+    return path is not None and path.parent == theme_folders()[0]
+
+
 def theme_names() -> list[str]:
     """Every theme that can be chosen, those that ship first."""
     names: dict[str, None] = {}

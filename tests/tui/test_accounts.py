@@ -92,7 +92,7 @@ async def test_export_writes_and_never_overwrites(session: Path, open_app: OpenA
             await wait_for(pilot, lambda folder=folder: list((tmp_path / folder).glob("*_provenance.json")))
         await wait_for(pilot, lambda: "out-002" in screen_text(pilot))
     found = json.loads(next(target.glob("*_provenance.json")).read_text())
-    assert best == found["variant"]["id"]
+    assert best == found["variant"]
 
 
 async def test_a_failed_variant_is_not_exported_without_a_word(

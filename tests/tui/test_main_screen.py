@@ -13,6 +13,7 @@ import sessions
 from kerneltui.records import DecisionKind, IdeaStatus, Outcome, SessionState, Stage, Variant, VariantState, Verdict
 from kerneltui.store import Store
 from kerneltui.tui.actions import ACTIONS
+from kerneltui.tui.details import Tab
 
 SIZES = [(80, 24), (100, 30), (160, 48)]
 
@@ -452,3 +453,40 @@ async def test_events_follow_the_newest_until_the_cursor_is_taken_off(session: P
         with Store.open(session, write=True) as store:
             store.add_event("engine", "verdict", "event number 31")
         await wait_for(pilot, lambda: "event number 31" in screen_text(pilot))
+
+
+async def test_an_error_in_the_log_leads_to_its_line_of_code(session: Path, open_app: OpenApp) -> None:
+    async with open_app(session) as pilot:
+        screen = pilot.app.screen
+        failed = next(
+            v for v in screen.model.tree.variants.values() if v.outcome is Outcome.COMPILE_ERROR and v.candidate
+        )
+        screen.tree_list.go_to(failed.id)
+        screen.show_detail()
+        number = screen.detail.source_line()
+        await pilot.press("2", "enter")
+        await pilot.pause(0.3)
+        assert (number, Tab.CODE) == (screen.detail.marked - screen.detail.numbers_after + 1, screen.detail.tab)
+
+
+async def test_a_number_after_0_repeats_a_motion(session: Path, open_app: OpenApp) -> None:
+    async with open_app(session) as pilot:
+        tree = pilot.app.screen.tree_list
+        await pilot.press("g", "0", "1", "2", "j")
+        assert 12 == tree.cursor
+        await pilot.press("j", "0", "5", "k", "k")
+        assert (7, "tree") == (tree.cursor, str(pilot.app.screen.pane))
+        await pilot.press("0", "4", "G")
+        assert 3 == tree.cursor
+
+
+async def test_a_diff_side_by_side_where_there_is_room(session: Path, open_app: OpenApp) -> None:
+    async with open_app(session) as pilot:
+        detail = pilot.app.screen.detail
+        await pilot.press("equals_sign")
+        assert "needs 100 columns" in screen_text(pilot)
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: " | " in detail.text())
+        assert all(len(line) <= detail.view.width for line in detail.text().split("\n"))
+        await pilot.press("equals_sign")
+        await wait_for(pilot, lambda: " | " not in detail.text())

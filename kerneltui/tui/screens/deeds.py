@@ -12,16 +12,17 @@ from kerneltui.tui import drafts, words
 from kerneltui.tui.actions import by_id, read_command
 from kerneltui.tui.arrange import Pane
 from kerneltui.tui.details import Tab
-from kerneltui.tui.engines import log_path
 from kerneltui.tui.outline import NodeKind, Sort
-from kerneltui.tui.render import Glyphs, plain
+from kerneltui.tui.render import Glyphs
+from kerneltui.tui.screens.openings import Openings
 from kerneltui.tui.screens.taking import Taking
+from kerneltui.tui.widgets.detail import BESIDE_FROM
 
 if TYPE_CHECKING:
     from kerneltui.tui.screens.dialogs import Editor
 
 
-class Deeds(Taking):
+class Deeds(Openings, Taking):
     """Half of the main screen: one method per action that is more than a decision."""
 
     @property
@@ -225,6 +226,13 @@ class Deeds(Taking):
         screen.show_tab(Tab.DIFF)
         screen.say(f"diff against {screen.detail.base}", "muted")
 
+    def act_view_beside(self) -> None:
+        screen = self.screen_
+        screen.detail.beside = not screen.detail.beside
+        screen.show_tab(Tab.DIFF)
+        if screen.detail.beside and screen.detail.view.width < BESIDE_FROM:
+            screen.say(f"side by side needs {BESIDE_FROM} columns: enter or _ gives this pane the screen", "muted")
+
     def act_view_next_tab(self) -> None:
         self._tab(1)
 
@@ -257,59 +265,6 @@ class Deeds(Taking):
             "the view is frozen; the search works on. F follows again" if screen.frozen else "following", "warning"
         )
         screen.paint_clocks(time.time())
-
-    def act_view_failures(self) -> None:
-        from kerneltui.tui.screens.failures import FailuresScreen
-
-        screen = self.screen_
-        screen.app.push_screen(FailuresScreen(screen))
-
-    def act_view_review(self) -> None:
-        from kerneltui.tui.screens.review import ReviewScreen
-
-        screen = self.screen_
-        screen.app.push_screen(ReviewScreen(screen))
-
-    def act_view_lineage(self) -> None:
-        from kerneltui.tui.screens.lineage import LineageScreen
-
-        screen = self.screen_
-        variant = screen.hands.one_variant() or screen.model.tree.best()
-        if variant is None:
-            screen.say("go to a variant first", "muted")
-        else:
-            screen.app.push_screen(LineageScreen(screen, variant))
-
-    def act_view_ledger(self) -> None:
-        from kerneltui.tui.screens.ledger import LedgerScreen
-
-        self.screen_.app.push_screen(LedgerScreen(self.screen_))
-
-    def act_view_spend(self) -> None:
-        from kerneltui.tui.screens.spend import SpendScreen
-
-        self.screen_.app.push_screen(SpendScreen(self.screen_))
-
-    def act_view_compare(self, argument: str = "") -> None:
-        from kerneltui.tui.screens.compare import CompareScreen
-
-        screen = self.screen_
-        tree = screen.model.tree
-        ids = argument.split() or sorted(id for id in screen.model.marks if id in tree.variants)
-        if len(ids) == 1 and screen.current is not None and screen.current.id in tree.variants:
-            ids.append(screen.current.id)
-        if len(ids) != 2 or any(id not in tree.variants for id in ids):
-            screen.say("mark two variants with space, then c", "muted")
-            return
-        pair = (screen.model.subject(tree.variants[ids[0]]), screen.model.subject(tree.variants[ids[1]]))
-        screen.app.push_screen(CompareScreen(pair[0], pair[1]))
-
-    def act_view_raw(self) -> None:
-        from kerneltui.tui.screens.raw import RawScreen
-
-        screen = self.screen_
-        screen.show_detail()
-        screen.app.push_screen(RawScreen(list(screen.detail.lines)))
 
     def act_view_home(self) -> None:
         screen = self.screen_
@@ -383,17 +338,6 @@ class Deeds(Taking):
             self.screen_.say(f"no command {line!r}; : lists them all", "error")
         else:
             self.act(found[0].id, found[1])
-
-    def act_engine_log(self) -> None:
-        from kerneltui.tui.screens.raw import RawScreen
-
-        screen = self.screen_
-        try:
-            text = log_path(screen.model.folder).read_text(encoding="utf-8", errors="replace")[-200_000:]
-        except OSError:
-            text = ""
-        lines = plain(text).split("\n") if text else [f"{log_path(screen.model.folder)}: there is none"]
-        screen.app.push_screen(RawScreen(lines))
 
     def edit(self, title: str, text: str, draft: str, take: Callable[[str], None], **options: Any) -> None:
         """A text to edit; `take` gets it when it is sent."""

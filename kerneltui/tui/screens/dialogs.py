@@ -16,7 +16,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, TextArea
 
 from kerneltui.tui import drafts
-from kerneltui.tui.actions import ACTIONS, GROUP_TITLES, Action, commands, key_text
+from kerneltui.tui.actions import ACTIONS, GROUP_TITLES, Action, commands, key_text, keys_of
 from kerneltui.tui.widgets.linelist import Line, LineList, Span, TextLines, clip
 from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
 
@@ -240,6 +240,7 @@ def help_lines() -> list[Line]:
                 ("j k", "down, up"),
                 ("^d ^u", "half a page"),
                 ("g G", "first, last"),
+                ("0 25 j", "any motion 25 times; 0 25 G goes to line 25"),
                 ("h l", "close or to the parent; open or into it"),
             )
             found += [[(f"  {keys:<15}", "key"), (text, "")] for keys, text in moves]
@@ -249,8 +250,8 @@ def help_lines() -> list[Line]:
 
 def _help_line(action: Action) -> Line:
     name: Span = (
-        (f"  {' '.join(key_text(key) for key in action.keys):<10}", "key")
-        if action.keys
+        (f"  {' '.join(key_text(key) for key in keys_of(action)):<10}", "key")
+        if keys_of(action)
         else (f"  :{action.command:<14}", "muted")
     )
     twin: list[Span] = [(f"  kerneltui {action.twin}", "muted")] if action.twin else []
@@ -275,7 +276,7 @@ class Choices(LineList):
 
     def draw(self, row: int, left: int, width: int) -> list[Segment]:
         action = self.actions[row]
-        keys = " ".join(key_text(key) for key in action.keys)
+        keys = " ".join(key_text(key) for key in keys_of(action))
         name = f" {action.command} {action.argument}"
         line: Line = [(f"{name:<26}", ""), (f"{action.title:<58}", "muted"), (f" {keys}", "key")]
         return clip(line, left, width, self.style_of)

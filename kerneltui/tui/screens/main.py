@@ -34,7 +34,8 @@ from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
 from kerneltui.tui.widgets.plot import Plot
 from kerneltui.tui.widgets.tree import TreeList
 
-PAINT_S = 0.25
+SLOW_WRITE_S = 0.1  # a write to the terminal that took longer halves the rate of painting
+SLOWEST_PAINT_S = 1.0
 SETTLE_S = 0.1  # the detail follows the cursor after it has stood still for so long: past the repeat of a key
 
 
@@ -108,7 +109,8 @@ class MainScreen(Deeds, Screen[None]):
             self.title_of(pane).set([(f" {number} {pane.capitalize()}", "")])
         self.query_one("#header", OneLine).set([(f" {one_line(self.feed.folder.name)}  reading the session", "muted")])
         self.arrange_panes()
-        self._paint_timer = self.set_interval(PAINT_S, self.paint)
+        self._paint_s: float = self.app.paint_s  # type: ignore[attr-defined]
+        self._paint_timer = self.set_interval(self._paint_s, self.paint)
         self._settle_timer = self.set_timer(SETTLE_S, self.show_detail, pause=True)
         self.call_after_refresh(self.feed.start)  # two threads at once would delay the first paint
 
@@ -169,6 +171,7 @@ class MainScreen(Deeds, Screen[None]):
         if self._model is None or self.frozen or not self.is_current:
             return
         now = time.time()
+        self.keep_pace()
         second = int(now)
         if second != self._second:
             self._second = second
@@ -182,6 +185,23 @@ class MainScreen(Deeds, Screen[None]):
         row = self.current
         if row is None or row.id in dirty or row.kind is NodeKind.ROUND:
             self.show_detail()
+
+    def keep_pace(self) -> None:
+        """Half as many paints where the terminal is slow to take them, at least one a second; back again when it is not."""
+        wanted: float = self.app.paint_s  # type: ignore[attr-defined]
+        slowest: float = self.app.slowest_write_s()  # type: ignore[attr-defined]
+        pace = self._paint_s
+        if slowest > SLOW_WRITE_S:
+            pace = min(max(SLOWEST_PAINT_S, wanted), 2 * pace)
+        elif pace > wanted and int(time.monotonic()) % 5 == 0:
+            pace = max(wanted, pace / 2)
+        if pace != self._paint_s:
+            self._paint_s = pace
+            self._paint_timer.stop()
+            self._paint_timer = self.set_interval(pace, self.paint)
+            self.say(
+                f"slow link: {1 / pace:.0f} paints a second" if pace > wanted else "the link is fast again", "muted"
+            )
 
     def paint_all(self) -> None:
         """Everything, as after a change of theme or size."""
@@ -331,14 +351,36 @@ class MainScreen(Deeds, Screen[None]):
             self._settle_timer.stop()
             self._settle_timer = self.set_timer(SETTLE_S, self.show_detail)
 
+    def on_detail_remade(self, _: Detail.Remade) -> None:
+        self.show_detail()
+
     def on_line_list_chosen(self, message: LineList.Chosen) -> None:
         if message.lines is self.tree_list:
             self.act_node_open()
+        elif message.lines is self.detail:
+            self.show_error_source()
         elif message.lines is self.log_list:
             event = self.log_list.current
             if event is not None and event.node and self.tree_list.go_to(event.node):
                 self.go_to_pane(Pane.TREE)
                 self.show_detail()
+
+    def show_error_source(self) -> None:
+        """From an error in the Log tab to its line in the Code tab."""
+        row = self.current
+        variant = self.model.tree.variants.get(row.id) if row else None
+        if variant is None or self.detail.tab_for(variant) is not Tab.LOG:
+            return
+        number = self.detail.source_line()
+        if number is None:
+            self.say("no error here names a line of the source", "muted")
+            return
+        self.detail.wrapped = False
+        self.show_tab(Tab.CODE)
+        if self.detail.show_source_line(number):
+            self.say(f"line {number}; [ goes back to the log", "muted")
+        else:
+            self.say(f"the source has no line {number}", "muted")
 
     def on_input_changed(self, message: Input.Changed) -> None:
         if message.input.id == "filter":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from kerneltui.tui.render import Glyphs, lines, wrap
 from kerneltui.tui.widgets.linelist import Line, Span, TextLines
 
 TABS = tuple(Tab)
+BESIDE_FROM = 100  # columns that a diff side by side needs
+SOURCE_LINE = re.compile(r"\b[\w.-]+\.(?:cu|cpp|py)(?:\((\d+)\)|:(\d+))")  # kernel.cu(27), kernel.cpp:27:5
 WRAP_LIMIT = 20_000  # lines; more would hold up a key
 
 
@@ -38,14 +41,24 @@ class _Shown:
 class Detail(TextLines):
     """Text of the chosen tab. The screen calls `show_node`."""
 
+    class Remade(Message):
+        """It has another width, or a thread has brought its lines: text or title no longer fit."""
+
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._width = 0
         self.glyphs: Glyphs = self.app.glyphs  # type: ignore[attr-defined]
         self.tab = Tab.CODE
         self.chosen = False  # a person chose the tab: then it stays
         self.base = "parent"
         self.wrapped = False
+        self.beside = False  # the diff side by side, where there is room
         self._shown = _Shown()
+
+    def on_resize(self) -> None:
+        if self.view.width != self._width:
+            self._width = self.view.width
+            self.post_message(self.Remade())
 
     # ----------------------------------------------------------------- choosing
 
@@ -89,7 +102,7 @@ class Detail(TextLines):
     def _show_variant(self, model: Model, variant: Variant, width: int) -> tuple[list[Span], list[Span]]:
         subject = model.subject(variant)
         tab = self.tab_for(variant)
-        key = (variant, subject.idea, tab, self.base, self.wrapped, width, subject.verdict is None)
+        key = (variant, subject.idea, tab, self.base, self.wrapped, self.beside, width, subject.verdict is None)
         self._fill(model, subject, tab, width, key)
         parent = f" {self.glyphs.arrow} {subject.parent.id}" if subject.parent else ""
         spans: list[Span] = [(f" {variant.id}{parent}  ", "")]
@@ -102,7 +115,8 @@ class Detail(TextLines):
         if tab is Tab.DIFF:
             return f"{self.base}, {len(self._shown.stops)} hunks"
         if tab is Tab.LOG and self._shown.stops:
-            return f"{len(self._shown.stops)} errors, n next"
+            enter = ", enter to the line" if self.source_line() is not None else ""
+            return f"{words.count_text(len(self._shown.stops), 'error')}, n next{enter}"
         return ""
 
     def _fill(self, model: Model, subject: Subject, tab: Tab, width: int, key: object) -> None:
@@ -169,11 +183,12 @@ class Detail(TextLines):
         if before.defines != after.defines:
             head += [[(f" - {_defines(before)}", "diff-del")], [(f" + {_defines(after)}", "diff-add")]]
         self._put(key, [*head, [(" comparing", "muted")]], ())
-        self.run_worker(lambda: self._compare(old, new, head, key), thread=True, group="slow", exclusive=True)
+        columns = self.view.width if self.beside and self.view.width >= BESIDE_FROM else 0
+        self.run_worker(lambda: self._compare(old, new, columns, head, key), thread=True, group="slow", exclusive=True)
 
-    def _compare(self, old: str, new: str, head: list[Line], key: object) -> None:
-        """In a thread."""
-        diff = diffs.make_diff(old, new)
+    def _compare(self, old: str, new: str, columns: int, head: list[Line], key: object) -> None:
+        """In a thread. `columns`: side by side in so many; 0 is one below the other."""
+        diff = diffs.make_beside(old, new, columns) if columns else diffs.make_diff(old, new)
         count: Line = [(f" +{diff.added}", "diff-add"), (" ", ""), (f"-{diff.removed}", "diff-del")]
         first = len(head) + 1
         self.post_message(SlowLines(key, [*head, count, *diff.lines], [first + hunk for hunk in diff.hunks]))
@@ -190,6 +205,7 @@ class Detail(TextLines):
         if message.key == self._shown.key:
             self._shown.stops = message.hunks
             self._show(message.lines, keep_place=True, numbers_after=message.numbers_after)
+            self.post_message(self.Remade())
 
     # ----------------------------------------------------------------- stepping
 
@@ -201,6 +217,24 @@ class Detail(TextLines):
         here = self.marked if self.marked is not None else -1 if by > 0 else 10**9
         later = [row for row in stops if row > here] if by > 0 else [row for row in stops if row < here][::-1]
         self.show_row(later[0] if later else stops[0] if by > 0 else stops[-1])
+        return True
+
+    def source_line(self) -> int | None:
+        """Line of the source that the marked error of a log speaks of, else the first error that names one."""
+        stops = [self.marked] if self.marked in self._shown.stops else list(self._shown.stops)
+        for row in stops:
+            line = self.lines[row] if row is not None and row < len(self.lines) else ""
+            text = line if isinstance(line, str) else "".join(part for part, _ in line)
+            if found := SOURCE_LINE.search(text[:400]):
+                return int(found[1] or found[2])
+        return None
+
+    def show_source_line(self, number: int) -> bool:
+        """Mark a line of the code that is shown; False where it has no such line."""
+        row = (self.numbers_after or 0) + number - 1
+        if self.tab is not Tab.CODE or not 0 < number or row >= len(self.lines):
+            return False
+        self.show_row(row)
         return True
 
     def text(self) -> str:

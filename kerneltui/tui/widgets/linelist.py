@@ -77,6 +77,7 @@ class LineList(ScrollView, can_focus=True):
         self.cursor = 0
         self.content_width = 0  # widest line, where a list scrolls sideways
         self._strips: OrderedDict[Hashable, Strip] = OrderedDict()
+        self._count: str | None = None  # digits after a 0: how often the next motion is made
 
     # ----------------------------------------------------------------- for subclasses
 
@@ -178,6 +179,21 @@ class LineList(ScrollView, can_focus=True):
 
     # ----------------------------------------------------------------- moving
 
+    def on_key(self, event: events.Key) -> None:
+        """0 begins a number, since 1 to 6 alone go to panes: 025j moves down by 25."""
+        if self._count is None and event.key != "0":
+            return
+        if not event.key.isdecimal():
+            return
+        self._count = (self._count or "") + event.key
+        event.stop()
+        event.prevent_default()
+
+    def _times(self) -> int:
+        """The number typed before this motion, 0 if none was."""
+        count, self._count = self._count, None
+        return min(int(count or 0), 10**9)
+
     def move_to(self, row: int, *, top: bool = False) -> None:
         """Put the cursor on a row and bring it into view; `top` shows it as high as it goes."""
         row = max(0, min(row, self.line_count() - 1))
@@ -199,12 +215,14 @@ class LineList(ScrollView, can_focus=True):
             self.scroll_to(y=wanted, animate=False, immediate=True)
 
     def action_move(self, by: int) -> None:
+        by *= self._times() or 1
         if self.show_cursor:
             self.move_to(self.cursor + by)
         else:
             self.scroll_to(y=round(self.scroll_y) + by, animate=False, immediate=True)
 
     def action_page(self, share: float) -> None:
+        share *= self._times() or 1
         by = int(share * max(1, self.view.height - 1)) or (1 if share > 0 else -1)
         if self.show_cursor:
             self.scroll_to(y=round(self.scroll_y) + by, animate=False, immediate=True)
@@ -217,6 +235,9 @@ class LineList(ScrollView, can_focus=True):
 
     def action_last(self) -> None:
         self.resized()
+        if row := self._times():
+            self.move_to(row - 1) if self.show_cursor else self.scroll_to(y=row - 1, animate=False, immediate=True)
+            return
         self.scroll_to(y=self.line_count(), animate=False, immediate=True)
         if self.show_cursor:
             self.move_to(self.line_count() - 1)
