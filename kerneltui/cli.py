@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "prompt": ("pasting", "prompt", "What an author would be asked, to carry to a model by hand."),
     "answer": ("pasting", "answer", "Bring back the answer of a model that has no API."),
     "ledger": ("ledger", "ledger", "Which techniques paid, and whether forecasts held."),
+    "replay": ("replaying", "replay_session", "Run a session's answers and verdicts through the search again."),
     "approve": ("steering", "approve", "Let a proposed idea be written."),
     "reject": ("steering", "reject", "Turn a proposed idea down."),
     "prune": ("steering", "prune", "Cut off an idea or a variant with all below it."),

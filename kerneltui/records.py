@@ -400,7 +400,7 @@ class Variant:
     defines: tuple[tuple[str, str], ...] = ()
     state: VariantState = VariantState.WAITING
     author_error: str = ""  # why there is no candidate; the author's fault, not the idea's
-    same_as: str | None = None  # earlier variant with the same candidate
+    same_as: str | None = None  # variant with the same candidate that was judged before
     outcome: Outcome | None = None
     stage: Stage | None = None
     message: str = ""

@@ -410,13 +410,16 @@ async def test_a_kernel_can_be_injected_retried_pinned_noted_and_certified(tmp_p
 
 async def test_ideas_of_people_are_written_edited_and_expanded(tmp_path: Path) -> None:
     folder = make(tmp_path, authors=(LLM,), rounds=1, ideas=1, variants=1)
-    async with running(folder, authors={LLM.label: FakeAuthor()}) as viewer:
+    evaluator = FakeEvaluator(hold=asyncio.Event())  # the search does not end before the person has done
+    async with running(folder, authors={LLM.label: FakeAuthor()}, evaluator=evaluator) as viewer:
         await viewer.until(lambda t: t.status.device is not None)
         _, words = await viewer.decide(DecisionKind.ADD_IDEA, title="my own", text="do it so")
         mine = words.removeprefix("added as ")
         await viewer.until(lambda t: t.of_idea(mine))
         assert "done" == (await viewer.decide(DecisionKind.EDIT, mine, text="do it otherwise"))[0]
         assert ("done", "2 more to be written") == await viewer.decide(DecisionKind.EXPAND, mine, count=2)
+        assert evaluator.hold is not None
+        evaluator.hold.set()
         await viewer.until(lambda t: sum(v.kind is VariantKind.ATTEMPT for v in t.of_idea(mine)) == 3)
         tree = await viewer.until(finished)
     assert ("do it otherwise", True) == (tree.ideas[mine].text, tree.ideas[mine].human)
@@ -587,9 +590,12 @@ async def test_an_unusable_answer_is_the_authors_fault_and_can_be_retried(tmp_pa
         return Answer(problem="no code") if bad[0] else Answer(source="// time_us: 9\nint k;", language=Language.CPP)
 
     folder = make(tmp_path, authors=(LLM,), rounds=2, ideas=1, variants=1)
-    async with running(folder, authors={LLM.label: FakeAuthor(script=script)}) as viewer:
+    # Slow enough that the second round is still being asked for when the pause arrives, on a busy machine too.
+    author = FakeAuthor(script=script, delay_s=2.0)
+    async with running(folder, authors={LLM.label: author}) as viewer:
         tree = await viewer.until(lambda t: any(v.author_error for v in t.variants.values()))
         await viewer.decide(DecisionKind.PAUSE)
+        author.delay_s = 0.0
         (failed,) = [v for v in tree.variants.values() if v.author_error][:1]
         assert ("no code", None, VariantState.DONE) == (failed.author_error, failed.outcome, failed.state)
         bad[0] = False

@@ -38,9 +38,19 @@ async def judge(session: Session, step: Evaluate) -> None:
     variant = session.tree.variants[step.variant]
     if variant.candidate is None:
         raise AssertionError(f"{variant.id} is to be judged but was not written")
-    if not variant.attempts and not variant.screened and await _share_twin(session, variant):
-        return
-    candidate = session.store.read_candidate(variant.candidate)
+    while session.judging.get(variant.candidate, variant.id) != variant.id:
+        await asyncio.sleep(TWIN_POLL_S)  # an equal candidate is being judged: its verdict will do
+    session.judging[variant.candidate] = variant.id
+    try:
+        may_share = not variant.attempts and not variant.screened
+        if not (may_share and await _share_twin(session, variant)):
+            await _judge_itself(session, variant, step)
+    finally:
+        del session.judging[variant.candidate]
+
+
+async def _judge_itself(session: Session, variant: Variant, step: Evaluate) -> None:
+    candidate = session.store.read_candidate(variant.candidate or "")
     verdict = await _ask_evaluator(session, variant, candidate, step)
     if verdict is not None and is_disturbed(verdict):
         verdict = await _ask_evaluator(session, variant, candidate, step)  # the machine's fault: once more
@@ -174,13 +184,11 @@ async def note_best(session: Session, before: Variant | None) -> None:
 
 
 async def _share_twin(session: Session, variant: Variant) -> bool:
-    """Take over the verdict on an equal candidate, waiting for one that is being judged. Costs nothing."""
-    while (twin := _twin_under_way(session, variant)) is not None and ("judge", twin.id) in session.work:
-        await asyncio.sleep(TWIN_POLL_S)
-    verdict = _known_verdict(session, variant.candidate or "")
+    """Take over the verdict on an equal candidate. Costs nothing."""
+    verdict = known_verdict(session, variant.candidate or "")
     if verdict is None:
         return False
-    twin = _judged_twin(session, variant)
+    twin = judged_twin(session, variant)
     before = session.tree.best()
 
     def write() -> None:
@@ -196,23 +204,12 @@ async def _share_twin(session: Session, variant: Variant) -> bool:
     return True
 
 
-def _known_verdict(session: Session, candidate: str) -> Verdict | None:
+def known_verdict(session: Session, candidate: str) -> Verdict | None:
     found = (session.store.find_verdict(candidate, world) for world in session.status.worlds)
     return next((verdict for verdict in found if verdict is not None), None)
 
 
-def _twin_under_way(session: Session, variant: Variant) -> Variant | None:
-    """An earlier variant with the same candidate that is not judged yet."""
-    for other in session.tree.variants.values():
-        if other.id == variant.id:
-            return None
-        unjudged = other.state in ON_DEVICE or other.state is VariantState.WRITTEN
-        if other.candidate == variant.candidate and unjudged:
-            return other
-    return None
-
-
-def _judged_twin(session: Session, variant: Variant) -> Variant | None:
+def judged_twin(session: Session, variant: Variant) -> Variant | None:
     for other in session.tree.variants.values():
         same = other.candidate == variant.candidate and other.id != variant.id
         if same and other.same_as is None and other.outcome is not None and session.tree.is_here(other):
@@ -225,32 +222,33 @@ def _judged_twin(session: Session, variant: Variant) -> Variant | None:
 
 async def sweep(session: Session, step: Sweep) -> None:
     """Children of a variant with other tunables; when none is left, that is put on record."""
+    await session.commit(lambda: put_sweep(session, step))
+
+
+def put_sweep(session: Session, step: Sweep) -> None:
+    """What a sweep tries next, as rows. To be called inside of `commit`."""
     root = session.tree.variants[step.variant]
     candidate = session.store.read_candidate(root.candidate or "")
     tunables = declared(candidate.source)
     tried = settings_tried(session, candidate.source)
     settings = next_points(tunables, tried, step.count, session.settings.seed)
-
-    def write() -> None:
-        for setting in settings:
-            defines = tuple(sorted((dict(candidate.defines) | dict(setting)).items()))
-            row = Variant(
-                id=session.store.next_variant_id(),
-                idea=root.idea,
-                round=session.status.round,
-                parent=root.id,
-                kind=VariantKind.SWEEP,
-                author="sweep",
-                human=root.human,
-                created=time.time(),
-            )
-            name = " ".join(f"{key}={value}" for key, value in setting)
-            session.put(with_candidate(session, row, replace(candidate, defines=defines), name))
-        if not settings:
-            reason = tunables.problems[0] if tunables.problems else f"all {len(tried)} settings within reach are tried"
-            _close_sweep(session, root, reason)
-
-    await session.commit(write)
+    for setting in settings:
+        defines = tuple(sorted((dict(candidate.defines) | dict(setting)).items()))
+        row = Variant(
+            id=session.store.next_variant_id(),
+            idea=root.idea,
+            round=session.status.round,
+            parent=root.id,
+            kind=VariantKind.SWEEP,
+            author="sweep",
+            human=root.human,
+            created=time.time(),
+        )
+        name = " ".join(f"{key}={value}" for key, value in setting)
+        session.put(with_candidate(session, row, replace(candidate, defines=defines), name))
+    if not settings:
+        reason = tunables.problems[0] if tunables.problems else f"all {len(tried)} settings within reach are tried"
+        _close_sweep(session, root, reason)
 
 
 def _close_sweep(session: Session, root: Variant, reason: str) -> None:

@@ -269,7 +269,7 @@ async def _read_off(session: Session, idea: Idea, author: Author) -> bool:
     def record(call: Call, answer: Answer) -> None:
         if answer.source or waiting:
             row = waiting or _new_row(session, idea, author)
-            session.put(_filled(session, row, call, answer))
+            session.put(filled(session, row, call, answer))
             session.store.finish_call(replace(_finished(call, answer), node=row.id))
 
     answer = await ask(session, author, _write_question(session, idea, index), idea.id, record)
@@ -320,16 +320,8 @@ async def repair(session: Session, step: Repair) -> None:
 
     def take() -> None:
         waiting = [v for v in session.tree.children(failed.id) if v.kind is VariantKind.REPAIR]
-        fresh = Variant(
-            id=waiting[0].id if waiting else session.store.next_variant_id(),
-            idea=failed.idea,
-            round=failed.round,
-            parent=failed.id,
-            kind=VariantKind.REPAIR,
-            author=author.settings.label,
-            state=VariantState.WRITING,
-            created=time.time(),
-        )
+        row = waiting[0] if waiting else _new_repair(session, failed)
+        fresh = replace(row, author=author.settings.label, state=VariantState.WRITING)
         made[:] = [fresh]
         session.put(fresh)
 
@@ -346,22 +338,33 @@ async def repair(session: Session, step: Repair) -> None:
     await _fill(session, made[0], author, question)
 
 
+def _new_repair(session: Session, failed: Variant) -> Variant:
+    return Variant(
+        id=session.store.next_variant_id(),
+        idea=failed.idea,
+        round=failed.round,
+        parent=failed.id,
+        kind=VariantKind.REPAIR,
+        created=time.time(),
+    )
+
+
 async def _fill(session: Session, row: Variant, author: Author, question: Ask) -> None:
     """Ask for the source of a row; without an answer it waits again."""
 
     def record(call: Call, answer: Answer) -> None:
-        session.put(_filled(session, session.tree.variants[row.id], call, answer))
+        session.put(filled(session, session.tree.variants[row.id], call, answer))
 
     try:
         answer = await ask(session, author, question, row.id, record)
     except BaseException:
-        session.commit_last(lambda: session.put(_let_go(session, row)))
+        session.commit_last(lambda: session.put(let_go(session, row)))
         raise
     if answer is None:
-        await session.commit(lambda: session.put(_let_go(session, row)))
+        await session.commit(lambda: session.put(let_go(session, row)))
 
 
-def _let_go(session: Session, row: Variant) -> Variant:
+def let_go(session: Session, row: Variant) -> Variant:
     now = session.tree.variants[row.id]
     if now.state is not VariantState.WRITING:
         return now
@@ -369,7 +372,7 @@ def _let_go(session: Session, row: Variant) -> Variant:
     return replace(now, state=VariantState.CANCELLED if dropped else VariantState.WAITING)
 
 
-def _filled(session: Session, row: Variant, call: Call, answer: Answer) -> Variant:
+def filled(session: Session, row: Variant, call: Call, answer: Answer) -> Variant:
     """The row with its candidate, or with the reason why it has none."""
     if not answer.source:
         problem = answer.problem or "the answer holds no source"

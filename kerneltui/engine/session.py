@@ -116,6 +116,7 @@ class Session:
     broke: dict[str, str] = field(default_factory=dict)  # authors whose next call the budget forbids, and why
     trouble: dict[str, Trouble] = field(default_factory=dict)
     work: dict[Key, asyncio.Task[None]] = field(default_factory=dict)
+    judging: dict[str, str] = field(default_factory=dict)  # candidate -> the variant that is being judged with it
     dropped: set[Key] = field(default_factory=set)  # cancelled because a person pruned, not because we end
     workers: dict[str, Worker] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -201,7 +202,9 @@ class Session:
         if key in self.work or self.ending:
             work.close()
             return
-        self.work[key] = asyncio.create_task(self._guard(key, work), name=" ".join(key))
+        task = asyncio.create_task(self._guard(key, work), name=" ".join(key))
+        task.add_done_callback(lambda _: work.close())  # one that is cancelled before its first step never ran
+        self.work[key] = task
 
     async def _guard(self, key: Key, work: Coroutine[Any, Any, None]) -> None:
         """The step boundary: what nobody expected pauses the session with a trace in the log."""
