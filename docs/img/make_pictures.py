@@ -9,9 +9,11 @@ import asyncio
 import sys
 from pathlib import Path
 
+from kerneltui.tui.actions import key_table
 from kerneltui.tui.app import KernelTui
 
 HERE = Path(__file__).resolve().parent
+KEYS_FROM, KEYS_TO = "<!-- keys: made by docs/img/make_pictures.py -->", "<!-- end of keys -->"
 
 # name, columns, lines, theme, keys
 PICTURES = (
@@ -22,6 +24,11 @@ PICTURES = (
     ("times", 100, 30, "kt-ember", ("t", "enter")),
     ("trust", 100, 30, "kt-dark", ("t", "right_square_bracket", "enter")),
     ("idea", 100, 30, "kt-light", ("t", "right_square_bracket", "right_square_bracket", "enter")),
+    ("beside", 160, 40, "kt-dark", ("d", "equals_sign", "enter")),
+    ("lineage", 110, 30, "kt-dark", ("L",)),
+    ("ledger", 130, 30, "kt-dark", ("T",)),
+    ("spend", 130, 30, "kt-light", ("dollar_sign",)),
+    ("compare", 120, 36, "kt-dark", ("space", "n", "space", "c")),
     ("failures", 100, 30, "kt-dark", ("f",)),
     ("inject", 120, 36, "kt-dark", ("i",)),
     ("palette", 100, 30, "kt-dark", ("colon", *"bud")),
@@ -44,7 +51,15 @@ async def take(folder: Path, name: str, width: int, height: int, theme: str, key
         (HERE / f"{name}.svg").write_text(text, encoding="utf-8")
 
 
+def write_keys() -> None:
+    """The table of keys in the tour."""
+    path = HERE.parent / "tour.md"
+    before, rest = path.read_text("utf-8").split(KEYS_FROM)
+    path.write_text(f"{before}{KEYS_FROM}\n{key_table()}\n{KEYS_TO}{rest.split(KEYS_TO)[1]}", encoding="utf-8")
+
+
 def main() -> None:
+    write_keys()
     folder = Path(sys.argv[1])
     wanted = sys.argv[2:]
     for name, *rest in PICTURES:

@@ -172,6 +172,18 @@ def keys_of(action: Action) -> tuple[str, ...]:
     return _own_keys.get(action.id, action.keys)
 
 
+def key_table() -> str:
+    """Every action as a table in Markdown, for the documentation."""
+    rows = ["| key | command | does | undo | on the command line |", "|---|---|---|---|---|"]
+    for group in GROUP_TITLES:
+        for action in (action for action in ACTIONS if action.group == group):
+            keys = " ".join(f"`{key_text(key)}`" for key in action.keys).replace("|", "\\|")
+            command = f"`:{action.command}{' ' + action.argument if action.argument else ''}`" if action.command else ""
+            twin = f"`kerneltui {action.twin}`" if action.twin else ""
+            rows.append(f"| {keys} | {command} | {action.title} | {'`z`' if action.undo else ''} | {twin} |")
+    return "\n".join(rows)
+
+
 def by_id(id: str) -> Action:
     """The action of that id."""
     return next(action for action in ACTIONS if action.id == id)

@@ -16,7 +16,7 @@ from kerneltui.store import Store
 from kerneltui.tui.model import Changed, Loaded
 from kerneltui.tui.outline import Outline
 
-POLL_S = 0.05  # a look at data_version takes microseconds
+POLL_S = 0.1  # a look at data_version takes microseconds
 RETRY_S = 2.0  # after the file could not be read
 EVENTS_FIRST = 500
 

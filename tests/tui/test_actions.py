@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from textual.widgets import Input, TextArea
 
 from kerneltui.cli import COMMANDS
 from kerneltui.records import DecisionKind
-from kerneltui.tui.actions import ACTIONS, FOOTER, FOOTER_DETAIL, FOOTER_LAST, FORBIDDEN, by_id, commands, read_command
+from kerneltui.tui.actions import (
+    ACTIONS,
+    FOOTER,
+    FOOTER_DETAIL,
+    FOOTER_LAST,
+    FORBIDDEN,
+    by_id,
+    commands,
+    key_table,
+    read_command,
+)
 from kerneltui.tui.screens.main import MainScreen
 
 
@@ -79,3 +90,8 @@ def test_every_bound_character_is_typed_into_an_input() -> None:
     line, text = Input(), TextArea()
     assert [c for c in characters if not line.check_consume_key(_character_to_key(c), c)] == []
     assert [c for c in characters if not text.check_consume_key(_character_to_key(c), c)] == []
+
+
+def test_the_tour_has_the_keys_of_the_table() -> None:
+    tour = (Path(__file__).resolve().parents[2] / "docs" / "tour.md").read_text("utf-8")
+    assert key_table() in tour

@@ -110,7 +110,7 @@ class LedgerScreen(Listing):
                     (right(f"{one.correct}/{one.variants}", 7), ""),
                     (f"  {fit(gain_text(one.gain) if one.gain else '', 20)}", "number"),
                     (f" {expected:<9}", "muted"),
-                    (f"{one.word:<14}", TOKENS.get(one.word, "muted")),
+                    (f"{one.word:<15}", TOKENS.get(one.word, "muted")),
                     (one_line(one.title), ""),
                 ]
             )

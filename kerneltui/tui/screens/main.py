@@ -17,6 +17,7 @@ from textual.widgets import Input
 from kerneltui.tui import panels, words
 from kerneltui.tui.actions import ACTIONS
 from kerneltui.tui.arrange import Arrangement, Pane, arrange, too_small
+from kerneltui.tui.compositor import RowCompositor
 from kerneltui.tui.details import Tab
 from kerneltui.tui.engines import last_log_line
 from kerneltui.tui.feed import Feed, FeedFailed, SessionChanged, SessionLoaded
@@ -36,6 +37,7 @@ from kerneltui.tui.widgets.tree import TreeList
 
 SLOW_WRITE_S = 0.1  # a write to the terminal that took longer halves the rate of painting
 SLOWEST_PAINT_S = 1.0
+RESTING_S = 5  # how often a search that rests is looked at: nothing in it goes by the clock
 SETTLE_S = 0.1  # the detail follows the cursor after it has stood still for so long: past the repeat of a key
 
 
@@ -51,6 +53,7 @@ class MainScreen(Deeds, Screen[None]):
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
+        self._compositor = RowCompositor()
         self.feed = Feed(folder, self.post_message)
         self.hands = Hands(self)
         self._model: Model | None = None
@@ -175,8 +178,9 @@ class MainScreen(Deeds, Screen[None]):
         second = int(now)
         if second != self._second:
             self._second = second
-            self.model.check_engine()
-            self.paint_clocks(now)
+            if second % RESTING_S == 0 or not self.model.is_resting():
+                self.model.check_engine()
+                self.paint_clocks(now)
         if not self._stale:
             return
         dirty, self._dirty, self._stale = self._dirty, set(), False

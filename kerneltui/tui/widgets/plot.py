@@ -127,7 +127,7 @@ def plot_lines(points: list[Point], width: int, height: int, glyphs: Glyphs) -> 
         if point.own is not None and point.own >= scale.low:
             token = "plot-human" if point.mark == "o" else "best" if point.own == point.best else "plot-axis"
             grid[level(point.own)][x] = (point.mark, token)
-    labels = {0: scale.high, even: 1.0, rows - 1: scale.low, level(points[-1].best): points[-1].best}
+    labels = {0: scale.high, rows - 1: scale.low, even: 1.0, level(points[-1].best): points[-1].best}
     lines: list[list[Span]] = []
     for y, row in enumerate(grid):
         label = _ratio(labels[y], glyphs) if y in labels else ""
