@@ -94,7 +94,8 @@ def test_a_file_that_ships_nowhere_is_judged(tmp_path: Path, problem: Path) -> N
     assert (0, "correct") == (status, found["outcome"]), found
     assert {"outcome", "stage", "message", "log", "median_us", "speedup", "device", "checks"} <= set(found)
     assert found["median_us"] > 0
-    assert {"ratio", "low", "high", "tie"} <= set(found["speedup"]["eager"])
+    if found["measurement"]["badge"] != "untrusted":  # a machine busy with other work gives no ratio, and says so
+        assert {"ratio", "low", "high", "tie"} <= set(found["speedup"]["eager"])
     assert "cpu" == found["device"]["kind"]
 
 

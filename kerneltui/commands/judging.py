@@ -13,7 +13,7 @@ import click
 
 from kerneltui.commands.output import exit_status, print_json, print_verdict, table, verdict_json
 from kerneltui.errors import UsageError
-from kerneltui.records import Candidate, Language, Problem, Settings
+from kerneltui.records import Badge, Candidate, Language, Outcome, Problem, Settings
 
 if TYPE_CHECKING:
     from kerneltui.records import Device, Verdict
@@ -111,7 +111,11 @@ async def judge_once(problem: Problem, device: Device, settings: Settings, candi
 
     evaluator = Evaluator(problem, [device], settings=settings, cache=cache_folder())
     try:
-        return await evaluator.judge(candidate)
+        verdict = await evaluator.judge(candidate)
+        measured = verdict.measurement
+        if verdict.outcome is Outcome.CORRECT and measured is not None and measured.badge is Badge.UNTRUSTED:
+            verdict = await evaluator.judge(candidate)  # too much went on beside it: once more
+        return verdict
     finally:
         await evaluator.aclose()
 

@@ -126,16 +126,20 @@ def run_s(pid: int) -> float:
 
 
 def short_doubt(slices: Sequence[Slice], slack_s: float) -> str:
-    """Whether most slices claim less than passed: load on the machine comes and goes, a lie does not."""
-    if len(slices) < LIES_LEAST or 2 * sum(is_short(found, slack_s) for found in slices) <= len(slices):
+    """Whether all slices but a tenth claim less than passed: load on the machine comes and goes, a lie does not.
+
+    The median would condemn honest candidates on a busy machine; there the kernel's count of processor time is what
+    finds slow clocks, see `floor_doubt`.
+    """
+    if len(slices) < LIES_LEAST:
         return ""
-    middle = sorted(slices, key=lambda found: (found.wall_s - found.waited_s - found.claimed_s) / found.wall_s)
-    typical = middle[len(slices) // 2]
-    if typical.wall_s - typical.waited_s - typical.claimed_s < LIE_SHARE * typical.wall_s:
+    ranked = sorted(slices, key=lambda found: (found.wall_s - found.waited_s - found.claimed_s) / found.wall_s)
+    best = ranked[max(1, len(slices) // 10)]  # a lie told in all slices but one is still a lie
+    if not is_short(best, slack_s) or best.wall_s - best.waited_s - best.claimed_s < LIE_SHARE * best.wall_s:
         return ""
     return (
-        f"most of {len(slices)} slices claim less than passed: typically {typical.claimed_s * 1e3:.3f} ms of "
-        f"{typical.wall_s * 1e3:.3f} ms by the judge's clock"
+        f"nearly all of {len(slices)} slices claim less than passed: at best {best.claimed_s * 1e3:.3f} ms of "
+        f"{best.wall_s * 1e3:.3f} ms by the judge's clock"
     )
 
 
