@@ -16,7 +16,7 @@ from kerneltui.judge.compare import Expected, Finding, compare, describe_pattern
 from kerneltui.judge.deaths import death_of
 from kerneltui.judge.faults import fault_words
 from kerneltui.judge.lint import Lint, check_reference
-from kerneltui.judge.pairs import Slice, claim_doubt, floor_doubt, launches_for, short_doubt, visiting_order
+from kerneltui.judge.pairs import Slice, claim_doubt, floor_doubt, launches_for, short_doubt, together, visiting_order
 from kerneltui.judge.precision import Classes, rounded
 from kerneltui.judge.reference import Reference, Tensor, randomise
 from kerneltui.judge.runners import RunnerEnded
@@ -304,6 +304,14 @@ def test_more_than_passed_is_doubted_and_much_less_too() -> None:
     assert "" == short_doubt(one_disturbed, 0.0005)
     one_cleared = [*tiny, honest[0]]
     assert "claim less than passed" in short_doubt(one_cleared, 0.0005)
+
+
+def test_commands_that_wake_slowly_are_no_lie() -> None:
+    # Four turns of a small ring, on a machine where each command costs 150 µs besides the launches.
+    turn = Slice(claimed_s=0.000382, wall_s=0.000533, launches=4, waking_s=0.00015)
+    assert "" == short_doubt([together([turn] * 4)] * 60, 0.0005)
+    lie = Slice(claimed_s=0.0002, wall_s=0.000533, launches=4, waking_s=0.00015)
+    assert "claim less than passed" in short_doubt([together([lie] * 4)] * 60, 0.0005)
 
 
 def test_less_than_the_kernel_counted_is_doubted() -> None:

@@ -30,6 +30,7 @@ FLOORS_LEAST = 3  # slices, before their middle means anything
 RUN_SPARE_S = 50e-6  # by which one command may cost more than another
 EMPTY_SLICES = 5
 EMPTY_MOST_S = 0.0003  # what an empty slice may cost: no candidate is forgiven more
+WAKING_MOST_S = 0.0004  # by the judge's clock, likewise
 ASLEEP_S = 0.002
 BUSY_SHARE = 0.1  # of a core, while the other side is timed: an idle thread pool uses none
 SCREEN_PAIRS = 3
@@ -46,6 +47,7 @@ class Slice:
     launches: int
     waited_s: float = 0.0  # time in which either process was ready and had no core, as the kernel says
     floor_s: float = 0.0  # what must have been claimed at least, by the kernel's count of processor time; 0: unknown
+    waking_s: float = 0.0  # what its commands cost besides the launches: waking up on both sides of a pipe
 
     @property
     def each_us(self) -> float:
@@ -87,9 +89,14 @@ def claim_doubt(found: Slice) -> str:
     return ""
 
 
+def unclaimed_s(found: Slice, slack_s: float) -> float:
+    """By how much the judge's clock ran on longer than was claimed, beyond what waking up and waiting explain."""
+    return found.wall_s - found.claimed_s - found.waited_s - max(slack_s, found.waking_s)
+
+
 def is_short(found: Slice, slack_s: float) -> bool:
     """Whether the judge's clock ran on much longer than was claimed: a disturbance, or a lie. It counts for nothing."""
-    return found.wall_s - found.claimed_s > slack_s + SLACK_SHARE * found.wall_s + found.waited_s
+    return unclaimed_s(found, slack_s) > SLACK_SHARE * found.wall_s
 
 
 def busy_s(pid: int) -> float:
@@ -133,9 +140,9 @@ def short_doubt(slices: Sequence[Slice], slack_s: float) -> str:
     """
     if len(slices) < LIES_LEAST:
         return ""
-    ranked = sorted(slices, key=lambda found: (found.wall_s - found.waited_s - found.claimed_s) / found.wall_s)
+    ranked = sorted(slices, key=lambda found: unclaimed_s(found, slack_s) / found.wall_s)
     best = ranked[max(1, len(slices) // 10)]  # a lie told in all slices but one is still a lie
-    if not is_short(best, slack_s) or best.wall_s - best.waited_s - best.claimed_s < LIE_SHARE * best.wall_s:
+    if unclaimed_s(best, slack_s) < LIE_SHARE * best.wall_s:
         return ""
     return (
         f"nearly all of {len(slices)} slices claim less than passed: at best {best.claimed_s * 1e3:.3f} ms of "
@@ -181,6 +188,7 @@ class RunnerCalls:
         self.between = between
         self.code = 0  # what the launcher returned, or-ed
         self.empty_s: float | None = None  # processor time of a slice without calls
+        self.waking_s = 0.0  # of the judge's clock, for one command
         self.rng = random.SystemRandom()
 
     def slice(self, launches: int) -> Slice:
@@ -226,7 +234,14 @@ class RunnerCalls:
         waited = self.waited_s() - waited  # of this very slice: what comes next waits as well
         ran = self.run_s() - ran
         floor = self.floor_s(ran)
-        return Slice(claimed_s=claimed, wall_s=wall, launches=launches, waited_s=waited, floor_s=floor)
+        return Slice(
+            claimed_s=claimed,
+            wall_s=wall,
+            launches=launches,
+            waited_s=waited,
+            floor_s=floor,
+            waking_s=self.waking_s,
+        )
 
     def floor_s(self, ran_s: float) -> float:
         """What a slice must claim at least."""
@@ -238,11 +253,14 @@ class RunnerCalls:
             return
         self.runner.ask("line_up", self.left_s(), order=[])
         costs: list[float] = []
+        walls: list[float] = []
         for _ in range(EMPTY_SLICES):
             ran = self.run_s()
-            self.timed("slice", 1)
+            found = self.timed("slice", 1)
             costs.append(self.run_s() - ran)
+            walls.append(found.wall_s - found.waited_s)
         self.empty_s = min(stats.median(costs), EMPTY_MOST_S)
+        self.waking_s = max(0.0, min(stats.median(walls), WAKING_MOST_S))
 
     def run_s(self) -> float:
         return run_s(self.runner.process.pid) if self.on_host else 0.0
@@ -263,6 +281,7 @@ def together(slices: Sequence[Slice]) -> Slice:
         launches=sum(found.launches for found in slices),
         waited_s=sum(found.waited_s for found in slices),
         floor_s=sum(found.floor_s for found in slices),
+        waking_s=sum(found.waking_s for found in slices),
     )
 
 
