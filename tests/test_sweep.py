@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kerneltui.authors.sweep import (
@@ -114,8 +114,27 @@ def test_a_large_grid_is_sampled_then_searched_around_the_best() -> None:
     assert first != next_points(LARGE, [], 12, 4)
     tried = [(setting, 100.0 + n) for n, setting in enumerate(first)]
     second = next_points(LARGE, tried, 6, 3)
-    assert set(second) <= set(neighbours(LARGE, first[0]))
+    assert (4, second) == (len(set(second)), next_points(LARGE, tried, 6, 3))
+    assert set(second) & set(neighbours(LARGE, first[0]))
     assert not set(second) & set(first)
+
+
+def steps_from(best: str, setting: tuple[tuple[str, str], ...]) -> int:
+    return sum(abs(int(value) - int(wanted)) for (_, value), wanted in zip(setting, best, strict=True))
+
+
+@pytest.mark.parametrize("best", ["1111", "6142", "3535"])
+def test_the_best_of_a_smooth_grid_is_found_with_a_twentieth_of_it(best: str) -> None:
+    tried: list[tuple[tuple[tuple[str, str], ...], float | None]] = []
+    while len(tried) < 64:
+        found = next_points(LARGE, tried, 64 - len(tried), 1)
+        tried += [(setting, 10 * 1.2 ** steps_from(best, setting)) for setting in found]
+    assert 10.0 == min(cost for _, cost in tried if cost is not None)
+
+
+def test_what_is_off_the_grid_or_no_number_is_passed_over() -> None:
+    odd = [((("A", "7"), ("B", "1"), ("C", "1"), ("D", "1")), 1.0), ((("A", "64u"),), 2.0)]
+    assert next_points(LARGE, [], 12, 3) == next_points(LARGE, odd, 12, 3)
 
 
 def test_failed_settings_are_not_tried_again_and_draw_nobody_near() -> None:
@@ -131,6 +150,7 @@ def test_an_enormous_grid_is_sampled_not_enumerated() -> None:
     assert 4 == len(next_points(grid, [], 8, 0))
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(-5, 5), min_size=1, max_size=4), min_size=1, max_size=3),
     st.integers(1, 9),

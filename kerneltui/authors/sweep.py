@@ -18,14 +18,18 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from kerneltui.authors.tuning import Point, choose
+
 Setting = tuple[tuple[str, str], ...]
 
 ENUMERATED = 20_000  # settings of a grid that are looked at one by one; larger grids are sampled
+LOOKED_AROUND = 3  # of the best settings, in a grid that large
 EXPRESSION_LENGTH = 400
 
 _TUNE = re.compile(r"^\s*(?://|#)\s*tune\s*:(.*)$")
 _TUNE_IF = re.compile(r"^\s*(?://|#)\s*tune-if\s*:(.*)$")
 _NAMES = re.compile(r"^\s*([A-Za-z_]\w*)\s*=\s*(.*?)\s*$", re.ASCII)
+_INTEGER = re.compile(r"-?\d{1,18}", re.ASCII)
 _OPERATORS: dict[type[ast.AST], Callable[..., float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -200,24 +204,33 @@ def next_points(
 ) -> list[Setting]:
     """Up to `limit` settings worth trying, given the costs (less is better, None: failed) of those tried.
 
-    What is left of a grid is returned whole when it fits. Otherwise half of `limit` at random first, then the
-    untried neighbours of the fastest, so that the caller comes back with what it measured.
+    What is left of a grid is returned whole when it fits. Otherwise some at random first, then what a model of those
+    measured promises most, a few at a time, so that the caller comes back with what it measured.
     """
-    known = {setting for setting, _ in tried}
+    ranks = {name: {value: rank for rank, value in enumerate(sorted(values))} for name, values in tunables.values}
+    costs = {point: cost for setting, cost in tried if (point := _to_point(ranks, setting)) is not None}
+    legal = {_to_point(ranks, setting): setting for setting in _within_reach(tunables, tried)}
+    chosen = choose([point for point in legal if point is not None], costs, limit, seed)
+    return [legal[point] for point in chosen]
+
+
+def _to_point(ranks: dict[str, dict[int, int]], setting: Setting) -> Point | None:
+    """Ranks of a setting's values; None where it lies off the grid."""
+    values = dict(setting)
+    found = [
+        of.get(int(value)) if _INTEGER.fullmatch(value := values.get(name, "")) else None for name, of in ranks.items()
+    ]
+    return None if any(rank is None for rank in found) else tuple(rank for rank in found if rank is not None)
+
+
+def _within_reach(tunables: Tunables, tried: Sequence[tuple[Setting, float | None]]) -> list[Setting]:
+    """Legal settings; of a grid too large to enumerate the sample, and what lies around the best."""
     legal = points(tunables)
-    fresh = [setting for setting in legal if setting not in known]
-    if len(fresh) <= limit:
-        return fresh
-    measured = sorted((time, setting) for setting, time in tried if time is not None)
-    dice = random.Random(f"{seed} {len(tried)}")
-    if len(measured) < 2:
-        return dice.sample(fresh, math.ceil(limit / 2))
-    allowed = set(fresh)
-    for _, best in measured:
-        around = [setting for setting in neighbours(tunables, best) if setting in allowed]
-        if around:
-            return around[:limit]
-    return dice.sample(fresh, math.ceil(limit / 2))
+    if tunables.size <= ENUMERATED:
+        return legal
+    measured = sorted((cost, setting) for setting, cost in tried if cost is not None)
+    near = [n for _, best in measured[:LOOKED_AROUND] for n in neighbours(tunables, best) if is_legal(tunables, n)]
+    return list(dict.fromkeys([*legal, *near]))
 
 
 def neighbours(tunables: Tunables, setting: Setting) -> list[Setting]:
