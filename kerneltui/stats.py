@@ -15,6 +15,8 @@ import numpy as np
 from kerneltui.records import Speedup
 
 RESAMPLES = 2000  # Efron & Tibshirani, An Introduction to the Bootstrap (1993), ch. 13: 1000 or more for intervals
+SCREEN_SLICES, FAR_BEHIND = 3, 2.0
+SURE_SLICES, SURELY_BEHIND = 8, 1.05
 SEED = 20240229  # one stream for all resampling: equal samples give equal intervals, on every machine
 
 
@@ -140,6 +142,12 @@ def is_settled(baseline_us: Sequence[float], candidate_us: Sequence[float], *, w
     return found is not None and half_width(found) <= width
 
 
-def is_beaten(candidate_us: Sequence[float], beam_us: float, *, factor: float = 2.0) -> bool:
-    """Whether even its fastest slice is `factor` slower than the worst survivor: no contender."""
-    return bool(candidate_us) and min(candidate_us) > factor * beam_us
+def is_beaten(candidate_us: Sequence[float], beam_us: float) -> bool:
+    """Whether it is no contender: after three slices when even the fastest is far slower than the worst survivor, after
+    eight when the interval of its median lies above that, with a margin for what a device drifts between candidates.
+    """
+    if len(candidate_us) < SCREEN_SLICES:
+        return False
+    if min(candidate_us) > FAR_BEHIND * beam_us:
+        return True
+    return len(candidate_us) >= SURE_SLICES and median_interval(candidate_us)[0] > SURELY_BEHIND * beam_us

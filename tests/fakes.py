@@ -97,8 +97,8 @@ class FakeEvaluator:
             self.cancelled += 1
             raise
         self.judged.append(candidate)
-        self.beams_us.append(beam_us)
-        verdict = verdict_on(candidate, self.device, beam_us)
+        self.beams_us.append(None if full else beam_us)
+        verdict = verdict_on(candidate, self.device, self.beams_us[-1])
         if self.disturbed and verdict.measurement:
             self.disturbed -= 1
             return replace(verdict, measurement=replace(verdict.measurement, badge=Badge.UNTRUSTED, speedup={}))

@@ -148,6 +148,15 @@ async def test_a_playbook_search_runs_to_its_end(tmp_path: Path) -> None:
     assert "engine ended" not in (folder / "engine.log").read_text()
 
 
+async def test_once_the_beam_is_full_others_are_screened_against_it(tmp_path: Path) -> None:
+    evaluator = FakeEvaluator()
+    await run_session(make(tmp_path, rounds=3, beam=1), evaluator=evaluator)
+    assert evaluator.beams_us[0] is None
+    assert any(beam is not None for beam in evaluator.beams_us)
+    best = read(tmp_path / "session").best()
+    assert best is not None and not best.screened
+
+
 async def test_a_finished_session_goes_on_when_its_rounds_are_raised(tmp_path: Path) -> None:
     folder = make(tmp_path, rounds=1)
     await run_session(folder, evaluator=FakeEvaluator())

@@ -95,6 +95,15 @@ def test_racing_stops_when_narrow_and_not_before_eight_pairs() -> None:
 
 
 def test_a_candidate_is_beaten_only_when_its_best_slice_is() -> None:
-    assert stats.is_beaten([210.0, 250.0], 100.0)
-    assert not stats.is_beaten([190.0, 250.0], 100.0)
+    assert stats.is_beaten([210.0, 250.0, 230.0], 100.0)
+    assert not stats.is_beaten([190.0, 250.0, 230.0], 100.0)
+    assert not stats.is_beaten([210.0, 250.0], 100.0)
     assert not stats.is_beaten([], 100.0)
+
+
+def test_a_near_one_is_beaten_once_its_interval_lies_above_the_beam() -> None:
+    near = [108.0 + 0.1 * step for step in range(8)]
+    assert stats.is_beaten(near, 100.0)
+    assert not stats.is_beaten(near[:7], 100.0)
+    assert not stats.is_beaten(near, 104.0)  # within what a device drifts
+    assert not stats.is_beaten([90.0, 95.0, *near[:7]], 100.0)

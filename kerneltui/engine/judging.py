@@ -70,7 +70,7 @@ async def _ask_evaluator(session: Session, variant: Variant, candidate: Candidat
     for attempt in range(1, MACHINE_TRIES + 1):
         on_state, workers = _follow(session, variant.id)
         try:
-            return await evaluator.judge(candidate, full=True, beam_us=step.beam_us, on_state=on_state)
+            return await evaluator.judge(candidate, full=step.full, beam_us=step.beam_us, on_state=on_state)
         except MachineError as error:
             await session.commit(lambda: session.put(_put_back(session, variant.id)))
             words = f"{variant.id} was not judged: {error}"

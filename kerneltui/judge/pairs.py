@@ -33,7 +33,7 @@ EMPTY_MOST_S = 0.0003  # what an empty slice may cost: no candidate is forgiven 
 WAKING_MOST_S = 0.0004  # by the judge's clock, likewise
 ASLEEP_S = 0.002
 BUSY_SHARE = 0.1  # of a core, while the other side is timed: an idle thread pool uses none
-SCREEN_PAIRS = 3
+LEAST_PAIRS = 3
 SHORT = "the judge's clock ran on longer than was claimed"
 PAIRS_MOST = 200
 
@@ -335,7 +335,7 @@ def race(
     slack_s: float = SLACK_S,
     disturbed: Callable[[], str] = lambda: "",
 ) -> Pairs:
-    """Measure pairs. Screening first: a candidate far behind the beam is given up after three."""
+    """Measure pairs. A candidate far behind the beam is given up after three, one surely behind it after eight."""
     pairs, rng = Pairs(), random.SystemRandom()
     start = time.monotonic()
     candidate.weigh_empty()
@@ -397,10 +397,10 @@ class Alone:
 def is_enough(pairs: Pairs, spent_s: float, budget_s: float, beam_us: float | None, width: float) -> bool:
     """Whether more pairs would change nothing that matters."""
     count = len(pairs.candidate_us)
-    if beam_us is not None and count == SCREEN_PAIRS and stats.is_beaten(pairs.candidate_us, beam_us):
+    if beam_us is not None and stats.is_beaten(pairs.candidate_us, beam_us):
         pairs.screened = True
         return True
     # Where many pairs are dropped, time is given twice.
-    if spent_s >= (budget_s if count >= SCREEN_PAIRS else 2 * budget_s) and count + pairs.dropped >= SCREEN_PAIRS:
+    if spent_s >= (budget_s if count >= LEAST_PAIRS else 2 * budget_s) and count + pairs.dropped >= LEAST_PAIRS:
         return True
     return stats.is_settled(pairs.baseline_us, pairs.candidate_us, width=width)

@@ -175,7 +175,7 @@ def capture_words(error: str) -> str:
 
 def call_pairs(trial: Trial, ring: Sequence[Set], sides: Sides, renewal: Renewal) -> Pairs | None:
     """What one call costs a user, each call waited for; on a host that is the same number."""
-    if sides.method == "module" or trial.bench.device.type == "cpu" or trial.runner is None or not trial.request.full:
+    if sides.method == "module" or trial.bench.device.type == "cpu" or trial.runner is None:
         return None
     candidate = RunnerWaited(trial.runner, len(ring), lambda: trial.at.left_s, renewal)
     found = race(CallsEager(ring, waited=True), candidate, budget_s=CALL_BUDGET_S, beam_us=None, width=2 * WIDTH)
