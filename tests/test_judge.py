@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import itertools
 import math
 import random
 
@@ -16,6 +17,7 @@ from kerneltui.judge.compare import Expected, Finding, compare, describe_pattern
 from kerneltui.judge.deaths import death_of
 from kerneltui.judge.faults import fault_words
 from kerneltui.judge.lint import Lint, check_reference
+from kerneltui.judge.controls import control
 from kerneltui.judge.pairs import Slice, claim_doubt, floor_doubt, launches_for, short_doubt, together, visiting_order
 from kerneltui.judge.precision import Classes, rounded
 from kerneltui.judge.reference import Reference, Tensor, randomise
@@ -321,6 +323,26 @@ def test_less_than_the_kernel_counted_is_doubted() -> None:
     assert "its clock is slow" in floor_doubt([*lie, honest[0]])
     assert "" == floor_doubt(honest)
     assert "" == floor_doubt([*honest, lie[0]])
+
+
+class Clockwork:
+    """A side whose launches take what they are told to."""
+
+    def __init__(self, each_s: float) -> None:
+        self.each_s = each_s
+
+    def slice(self, launches: int) -> Slice:
+        return Slice(claimed_s=self.each_s * launches, wall_s=self.each_s * launches, launches=launches)
+
+
+def test_controls_tell_a_clock_that_can_be_believed_from_one_that_cannot() -> None:
+    right = control("cpu", lambda times: Clockwork(1e-3 * times), 1e-3)
+    assert ("", "eager against itself 1.000, eager done twice 0.500") == (right.fault, right.words)
+    stopped = control("cpu", lambda times: Clockwork(1e-3), 1e-3)
+    assert "eager done twice is hardly slower" in stopped.fault
+    drifting = itertools.count(1)
+    fault = control("cpu", lambda times: Clockwork(1e-3 * 1.5 ** next(drifting)), 1e-3).fault
+    assert "eager timed against itself is no tie" in fault
 
 
 def test_tiny_kernels_are_batched_until_measurable() -> None:

@@ -102,18 +102,29 @@ def test_a_right_candidate_travels_to_its_verdict(bench: Bench) -> None:
     assert bench.prepared.contract is not None and bench.prepared.contract.digest in verdict.world
     assert verdict.device == bench.device and verdict.compile_s is not None
     names = {check.name for check in verdict.checks}
-    assert {"policy", "outputs", "deterministic", "guards intact", "inputs unchanged", "wall clock"} <= names
+    assert {
+        "policy",
+        "outputs",
+        "deterministic",
+        "guards intact",
+        "inputs unchanged",
+        "controls",
+        "wall clock",
+    } <= names
     assert verdict.measurement is not None
     assert "fp32" == verdict.measurement.precision
 
 
-def test_certified_is_measured_again(bench: Bench) -> None:
+def test_certified_is_measured_again_by_a_fresh_judge(bench: Bench) -> None:
+    before = bench.evaluator.bays[0].judge.process
     verdict = bench.run(bench.evaluator.certify(cpp(GOOD)))
     assert Outcome.CORRECT == verdict.outcome, verdict.message
     assert verdict.measurement is not None
     # A machine busy with other things may leave too few pairs for a ratio; then nothing is certified.
     assert verdict.measurement.badge in (Badge.CERTIFIED, Badge.UNTRUSTED)
     assert (Badge.CERTIFIED == verdict.measurement.badge) == bool(verdict.measurement.speedup)
+    after = bench.evaluator.bays[0].judge.process
+    assert before is not None and after is not None and before.pid != after.pid
 
 
 def test_weights_that_were_built_in_are_found_out(bench: Bench) -> None:

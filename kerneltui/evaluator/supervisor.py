@@ -42,7 +42,7 @@ EVALUATOR_VERSION = 2  # raise when checks or timing change: older verdicts are 
 SIZE_SETS_MOST = 6
 PREPARE_S = 300.0
 SPARE_S = 60.0  # of a judge's own work around a run, before it counts as silent
-EAGER_CALLS = 100  # of the reference during one trial, at most: expectations, probes, float64, baseline
+EAGER_CALLS = 160  # of the reference during one trial, at most: expectations, probes, float64, controls, baseline
 MODULE_S = 200.0  # a module may compile with torch's own tools, twice
 CERTIFY_S = 400.0  # torch.compile's modes and three sanitizers
 DIED = "the judge died twice while this candidate ran: it attacks what judges it, or brings the machine to its limits"
@@ -71,6 +71,7 @@ class Bay:
     device: Device
     judge: JudgeProcess
     ready: bool = False
+    used: bool = False  # whether its judge has met a candidate
     idle: asyncio.TimerHandle | None = None
 
     async def stop(self) -> None:
@@ -148,7 +149,7 @@ class Evaluator:
         for attempt in (1, 2):
             try:
                 answer = await bay.judge.ask("prepare", START_S + PREPARE_S, **command)
-                bay.ready = True
+                bay.ready, bay.used = True, False
                 return answer
             except JudgeFailed:
                 if attempt == 2:
@@ -269,9 +270,11 @@ class Evaluator:
                 tell(VariantState.RUNNING, worker_name(bay.device))
                 began = False
                 try:
+                    if certify and bay.used:
+                        await bay.stop()  # what an earlier candidate may have left there vouches for nobody
                     if not (bay.ready and bay.judge.running):
                         await self.make_ready(bay)
-                    began = True
+                    began = bay.used = True
                     answer = await bay.judge.ask("judge", self.patience_s(request), request=request)
                     verdict = msgspec.convert(answer["verdict"], Verdict)
                     return replace(verdict, device=bay.device)
@@ -341,7 +344,7 @@ class Evaluator:
         )
 
     async def certify(self, candidate: Candidate) -> Verdict:
-        """Judged again: fresh process, fresh secrets, full measurement, sanitizers where there are any."""
+        """Judged again: fresh judge and runner, fresh secrets, full measurement, sanitizers where there are any."""
         if self.prepared is None:
             await self.prepare()
         contract = self.contract_for(candidate.language)

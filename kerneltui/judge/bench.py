@@ -31,6 +31,7 @@ from kerneltui.judge.reference import (
 
 if TYPE_CHECKING:
     from kerneltui.judge.compiled import Compiled
+    from kerneltui.judge.controls import Controls
     from kerneltui.judge.precision import Classes
 
 RING_MOST = 32  # sets: enough that none is met twice in a slice of few launches
@@ -102,6 +103,7 @@ class Bench:
         self.classes: Classes | None = None  # errors of precision classes, once measured
         self.movable: tuple[bool, ...] | None = None  # which inputs are samples, once asked
         self.compiled: Compiled | None = None  # the second baseline, once built
+        self.controls: Controls | None = None  # once they came out right
         self.workspace: torch.Tensor | None = None  # of the candidate at hand, with its guard bands
         self.workspace_guards: tuple[torch.Tensor, ...] = ()  # what lies in them
 

@@ -17,15 +17,16 @@ class HostEager:
 
     method = "calls"
 
-    def __init__(self, ring: Sequence[Set]) -> None:
+    def __init__(self, ring: Sequence[Set], times: int = 1) -> None:
         self.calls = [(filled.module, filled.arguments) for filled in ring]
+        self.times = times  # of the work in one launch, for controls
         self.read = [filled.slot.read for filled in ring]
         self.rng = random.SystemRandom()
 
     def slice(self, launches: int) -> Slice:
         """One slice; results are dropped as they come, as in use."""
         order = visiting_order(len(self.calls), launches, self.rng)
-        calls = [self.calls[entry] for entry in order]
+        calls = [self.calls[entry] for entry in order for _ in range(self.times)]
         if launches < len(self.calls):
             # A candidate's inputs have been written just before, and fewer sets than the ring may stay in the caches.
             for entry in order:

@@ -16,7 +16,16 @@ import torch
 from kerneltui import stats
 from kerneltui.judge.bench import Set
 from kerneltui.judge.compiled import compile_reference
-from kerneltui.judge.cuda import CallsEager, GraphEager, RunnerEnqueued, RunnerReplays, RunnerWaited, Watch
+from kerneltui.judge.controls import Controls, control
+from kerneltui.judge.cuda import (
+    CallsEager,
+    GraphEager,
+    RunnerEnqueued,
+    RunnerReplays,
+    RunnerWaited,
+    Watch,
+    eager_call,
+)
 from kerneltui.judge.eager import HostEager
 from kerneltui.judge.fallen import Fallen
 from kerneltui.judge.pairs import Pairs, RunnerCalls, Side, race
@@ -31,6 +40,7 @@ COMPILED_BUDGET_S = 1.0
 CALL_BUDGET_S = 0.4  # for the second number
 WIDTH = 0.005
 DROPPED_MOST = 0.3
+CONTROL_EAGER_MOST_S = 0.5
 STREAM_WORDS = "launch on the stream you were given"
 
 
@@ -58,6 +68,7 @@ def measure(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> tuple[Measur
         sides = host_sides(trial, ring, renewal)
     else:
         sides = cuda_sides(trial, ring, prepared, renewal)
+    controls = controls_of(trial, ring)
     watch = getattr(trial.lane, "watch", None)
     if watch is not None:
         watch.begin()
@@ -79,9 +90,43 @@ def measure(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> tuple[Measur
         calls = call_pairs(trial, ring, sides, renewal)
         more = compiled_pairs(trial, ring, sides)
     measurement = write_measurement(trial, pairs, calls, sides, len(ring), watch)
+    if controls.fault and not pairs.doubt:
+        measurement = without_ratio(measurement, controls.fault)
     # The slice whose outputs are verified.
     last = [] if pairs.doubt else sides.candidate.visit_last(stats.median(pairs.candidate_us or [math.nan]))
     return with_compiled(measurement, more), last
+
+
+def controls_of(trial: Trial, ring: Sequence[Set]) -> Controls:
+    """Negative controls: made with the first candidate that is timed, and again until they come out right."""
+    bench = trial.bench
+    if trial.rules.eager_s > CONTROL_EAGER_MOST_S:
+        trial.note("controls", CheckResult.SKIPPED, "eager alone takes too long here")
+        return Controls(fault="", words="")
+    if bench.controls is None:
+        found = control(bench.device.type, lambda times: control_side(trial, ring, times), trial.rules.eager_s)
+        bench.controls = None if found.fault else found
+    else:
+        found = bench.controls
+    trial.note("controls", CheckResult.FAIL if found.fault else CheckResult.PASS, found.fault or found.words)
+    return found
+
+
+def control_side(trial: Trial, ring: Sequence[Set], times: int) -> Side:
+    if trial.bench.device.type == "cpu":
+        return HostEager(ring, times)
+    return CallsEager(ring, waited=False, call=lambda filled: [eager_call(filled) for _ in range(times)])
+
+
+def without_ratio(measurement: Measurement, reason: str) -> Measurement:
+    """As untrusted as the machine is."""
+    return replace(
+        measurement,
+        speedup={},
+        call_speedup={},
+        badge=Badge.UNTRUSTED,
+        disturbances=(*measurement.disturbances, reason),
+    )
 
 
 # --------------------------------------------------------------------------- sides
