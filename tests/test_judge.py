@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import itertools
 import math
 import random
 
@@ -14,10 +13,10 @@ from kerneltui.errors import ProblemError
 from kerneltui.judge import hard_inputs, memory
 from kerneltui.judge.arena import HostArena, Slot, fill_poison
 from kerneltui.judge.compare import Expected, Finding, compare, describe_pattern
+from kerneltui.judge.controls import control
 from kerneltui.judge.deaths import death_of
 from kerneltui.judge.faults import fault_words
 from kerneltui.judge.lint import Lint, check_reference
-from kerneltui.judge.controls import control
 from kerneltui.judge.pairs import Slice, claim_doubt, floor_doubt, launches_for, short_doubt, together, visiting_order
 from kerneltui.judge.precision import Classes, rounded
 from kerneltui.judge.reference import Reference, Tensor, randomise
@@ -310,9 +309,9 @@ def test_more_than_passed_is_doubted_and_much_less_too() -> None:
 
 def test_commands_that_wake_slowly_are_no_lie() -> None:
     # Four turns of a small ring, on a machine where each command costs 150 µs besides the launches.
-    turn = Slice(claimed_s=0.000382, wall_s=0.000533, launches=4, waking_s=0.00015)
+    turn = Slice(claimed_s=0.000382, wall_s=0.000533, launches=4, waking_s=0.0004)
     assert "" == short_doubt([together([turn] * 4)] * 60, 0.0005)
-    lie = Slice(claimed_s=0.0002, wall_s=0.000533, launches=4, waking_s=0.00015)
+    lie = Slice(claimed_s=0.0002, wall_s=0.000833, launches=4, waking_s=0.0004)
     assert "claim less than passed" in short_doubt([together([lie] * 4)] * 60, 0.0005)
 
 

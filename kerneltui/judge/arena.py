@@ -222,7 +222,10 @@ class Fingerprints:
         total = torch.zeros((), dtype=torch.int64, device=words.device)
         for index in range(0, words.numel(), WEIGHTS):
             part = words[index : index + WEIGHTS]
-            total = total * 6364136223846793005 + (part * self.weights[: part.numel()]).sum()
+            weights = self.weights[: part.numel()]
+            # torch has no integer dot product on a GPU; on a host it spares a temporary of the same size.
+            found = (part * weights).sum() if part.is_cuda else torch.dot(part, weights)
+            total = total * 6364136223846793005 + found
         return total
 
     def changed(self, slot: Slot, before: Sequence[torch.Tensor]) -> str:

@@ -85,7 +85,11 @@ class Reference:
 
     def seed(self, seed: int) -> None:
         """Every generator that a reference may draw from."""
-        torch.manual_seed(seed)
+        if self.device.type == "cuda":
+            torch.manual_seed(seed)
+        else:
+            # The other one keeps a traceback for every kind of device that is not here.
+            torch.default_generator.manual_seed(seed)
         np.random.seed(seed % 2**32)
         random.seed(seed)
 
