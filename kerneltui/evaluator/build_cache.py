@@ -1,6 +1,6 @@
 """Built libraries on disk, by content: the same question is compiled once, on one machine, by one process.
 
-<cache>/builds/ab/abcdef…/   library.so, kernel.cubin, build.log, build.json: appears whole, by one rename
+<cache>/builds/ab/abcdef…/   library.so, kernel.cubin, kernel.ptx, build.log, build.json: appears whole, by one rename
 <cache>/locks/abcdef…        held by the process that builds it, with flock: gone when that process is gone
 <cache>/incoming/…           on its way in
 Private build folders lie in the system's temporary folder, under names that no shell can misread: nvcc uses one.
@@ -35,7 +35,7 @@ SAY_AFTER_S = 3.0
 POLL_S = 0.02
 OLD_S = 600.0  # no build takes so long
 OWNER = ".owner"
-LIBRARY, CUBIN, LOG, RECORD = "library.so", "kernel.cubin", "build.log", "build.json"
+LIBRARY, CUBIN, PTX, LOG, RECORD = "library.so", "kernel.cubin", "kernel.ptx", "build.log", "build.json"
 SAFE_PATH = re.compile(r"[A-Za-z0-9/_.+-]+")
 
 
@@ -80,7 +80,7 @@ def keep(cache: Path, key: str, built: Path, stored: Stored, text: str) -> None:
         incoming.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(dir=incoming))
         try:
-            for name in (LIBRARY, CUBIN):
+            for name in (LIBRARY, CUBIN, PTX):
                 if (built / name).exists():
                     shutil.copyfile(built / name, folder / name)
             (folder / LOG).write_bytes(text.encode("utf-8", "replace"))

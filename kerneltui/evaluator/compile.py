@@ -44,7 +44,7 @@ from kerneltui.records import (
 
 log = logging.getLogger(__name__)
 
-BUILD_VERSION = 1  # raise when flags or steps change: older builds are not believed
+BUILD_VERSION = 2  # raise when flags or steps change: older builds are not believed
 SOURCE_LIMIT_BYTES = 1 << 20
 LOG_LIMIT_BYTES = 64 << 20
 FULL_DISK_BYTES = 32 << 20
