@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "show": ("sessions", "show", "Show a session, an idea or a variant."),
     "status": ("sessions", "status", "What a session's engine does now."),
     "log": ("sessions", "log", "A variant's compile or run log, as plain text."),
+    "sass": ("disassembly", "sass", "The machine code of a variant: SASS, PTX or host assembly."),
     "eval": ("judging", "evaluate", "Judge one kernel file: compile, verify, time."),
     "problems": ("judging", "problems", "List the problems that can be searched."),
     "contract": ("judging", "contract", "Print the C signature of a problem."),

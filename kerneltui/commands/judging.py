@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 
 from kerneltui.commands.output import exit_status, print_json, print_verdict, table, verdict_json
 from kerneltui.errors import UsageError
+from kerneltui.evaluator.build_cache import cache_folder
 from kerneltui.records import Badge, Candidate, Language, Outcome, Problem, Settings
 
 if TYPE_CHECKING:
@@ -26,12 +26,6 @@ LANGUAGES = {
     ".py": Language.PYTHON,
 }
 LARGEST_SOURCE_BYTES = 2 * 1024 * 1024  # a kernel of 2 MB is a mistake, not a kernel
-
-
-def cache_folder() -> Path:
-    """$KERNELTUI_CACHE, else $XDG_CACHE_HOME/kerneltui, else ~/.cache/kerneltui."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(os.environ.get("KERNELTUI_CACHE") or Path(root) / "kerneltui")
 
 
 def read_kernel(path: Path) -> Candidate:

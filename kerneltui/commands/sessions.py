@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from kerneltui.commands.judging import cache_folder, parse_sizes
+from kerneltui.commands.judging import parse_sizes
 from kerneltui.commands.output import (
     VARIANT_HEADER,
     print_json,
@@ -26,6 +26,7 @@ from kerneltui.commands.output import (
     verdict_json,
 )
 from kerneltui.errors import KernelTuiError, SessionError, UsageError
+from kerneltui.evaluator.build_cache import cache_folder
 from kerneltui.records import AuthorSettings, Budget, Problem, Settings, Tree, Variant
 from kerneltui.store import Store, find_session, list_sessions, sessions_folder
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from kerneltui.engine.session import Evaluator, Session
 from kerneltui.evaluator import devices
+from kerneltui.evaluator.build_cache import cache_folder
 from kerneltui.evaluator.supervisor import Evaluator as Supervisor
 from kerneltui.records import Device
 
@@ -22,13 +20,6 @@ def open_evaluator(session: Session) -> Evaluator:
     names = settings.devices or (settings.device,)
     found = [devices.find_device(name) for name in names]
     return Supervisor(session.problem, found, settings=settings, cache=cache_folder())
-
-
-def cache_folder() -> Path:
-    """$KERNELTUI_CACHE, else the user's cache folder."""
-    named = os.environ.get("KERNELTUI_CACHE")
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(named) if named else Path(home) / "kerneltui"
 
 
 def missing_words(device: Device) -> tuple[str, ...]:

@@ -49,6 +49,12 @@ class Stored:
     sandbox: str = ""
 
 
+def cache_folder() -> Path:
+    """$KERNELTUI_CACHE, else $XDG_CACHE_HOME/kerneltui, else ~/.cache/kerneltui."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("KERNELTUI_CACHE") or Path(root) / "kerneltui")
+
+
 def place(cache: Path, key: str) -> Path:
     """Where the build of this key lies."""
     return cache / "builds" / key[:2] / key

@@ -92,6 +92,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="view.diff_base", keys=("D",), title="diff base: parent, best, marked", short="diff base", command="diff base"),
     Action(id="view.beside", keys=("equals_sign",), title="diff side by side, where the pane has 100 columns", command="side by side"),
     Action(id="view.times", keys=("t",), title="timings", short="times", command="timings"),
+    Action(id="view.machine_code", keys=("M",), title="machine code: SASS or PTX of a CUDA variant, host assembly of a C++ one",
+           short="machine code", twin="sass SESSION VARIANT", argument="ptx", command="sass"),
     Action(id="view.compare", keys=("c",), title="compare two marked variants", argument="A B", command="compare",
            twin="show SESSION A B"),
     Action(id="view.failures", keys=("f",), title="failures, grouped by what went wrong", short="failures",
@@ -139,7 +141,7 @@ FOOTER = ("node.open", "branch.prune", "edit.undo", "idea.edit", "kernel.inject"
           "view.diff", "engine.pause", "result.export", "view.failures", "node.note", "idea.add", "engine.budget", "copy.yank",
           "view.times")  # fmt: skip
 FOOTER_DETAIL = ("view.back", "view.next_tab", "view.next_part", "view.next_match", "view.wrap", "view.diff_base",
-                 "kernel.fork", "copy.yank", "kernel.certify")  # fmt: skip
+                 "kernel.fork", "view.machine_code", "copy.yank", "kernel.certify")  # fmt: skip
 FOOTER_LAST = ("app.quit", "app.palette", "app.help")
 
 FORBIDDEN = frozenset(

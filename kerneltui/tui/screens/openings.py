@@ -73,6 +73,17 @@ class Openings:
         screen.show_detail()
         screen.app.push_screen(RawScreen(list(screen.detail.lines)))
 
+    def act_view_machine_code(self, argument: str = "") -> None:
+        from kerneltui.tui.screens.machine_code import MachineCode
+
+        screen = self.screen_
+        variant = screen.hands.one_variant()
+        candidate = screen.model.candidate(variant)
+        if variant is None or candidate is None:
+            screen.say("go to a variant with code first", "muted")
+        else:
+            screen.app.push_screen(MachineCode(screen, variant, candidate, argument.strip().lower() == "ptx"))
+
     def act_engine_log(self) -> None:
         from kerneltui.tui.screens.raw import RawScreen
 
