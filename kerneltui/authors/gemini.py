@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -44,6 +46,12 @@ LINES = {
 FINISHED = {"STOP": "stop", "MAX_TOKENS": "length"}
 
 
+def open_connections() -> Any:
+    """The transport that the SDK takes by itself where there is no aiohttp: with it, errors and limits are others."""
+    name = "httpx2" if importlib.util.find_spec("httpx2") else "httpx"  # the SDK needs one of them
+    return importlib.import_module(name).AsyncClient(timeout=None, follow_redirects=True)
+
+
 class GeminiAuthor:
     """A Gemini model.
 
@@ -63,8 +71,11 @@ class GeminiAuthor:
         self.line = Line(settings=self.asked, secret=secret, pace=pace or Pace(), spellings=SPELLINGS, lines=LINES)
         # One attempt means none of its own retries. No timeout: ours covers the call, and its own is sent to the
         # server, which answers a short one with an error.
+        self.connections = open_connections()
         options = types.HttpOptions(
-            base_url=settings.base_url or None, retry_options=types.HttpRetryOptions(attempts=1)
+            base_url=settings.base_url or None,
+            retry_options=types.HttpRetryOptions(attempts=1),
+            httpx_async_client=self.connections,
         )
         self.client = genai.Client(api_key=secret.text, vertexai=False, http_options=options)
 
@@ -85,6 +96,7 @@ class GeminiAuthor:
     async def aclose(self) -> None:
         """Let go of connections."""
         await self.client.aio.aclose()
+        await self.connections.aclose()
         self.client.close()
 
     def parameters(self, ask: Ask) -> Parameters:
