@@ -12,8 +12,9 @@ TORCH ?= torch==2.13.0
 demo: $(VENV)/installed
 	$(BIN)/kerneltui demo $(ARGS)
 
+# Two workers: one for what is timed, one for the rest (tests/conftest.py).
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest tests -m "not gpu and not bench"
+	$(BIN)/python -m pytest tests -m "not gpu and not bench" -n 2 --dist loadgroup
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .

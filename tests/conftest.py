@@ -1,0 +1,21 @@
+"""Which tests may run beside each other: nothing that is timed beside anything else that is timed."""
+
+from __future__ import annotations
+
+import pytest
+
+# Each of these keeps a processor busy and looks at the clock, or drives the whole program; they share one worker.
+TIMED = {
+    "test_exploits",
+    "test_faults",
+    "test_kernels_cpp",
+    "test_main_job",
+    "test_session_with_authors",
+    "test_supervisor",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        file = item.path.stem
+        item.add_marker(pytest.mark.xdist_group("timed" if file in TIMED else file))
