@@ -157,6 +157,46 @@ def test_a_module_with_other_creation_order_is_right(bench: Bench) -> None:
     assert verdict.measurement is not None and "module" == verdict.measurement.method
 
 
+NOSY = """
+import ctypes
+import os
+
+import torch
+import torch.nn as nn
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def try_to_read(pid):
+    try:
+        os.close(os.open(f"/proc/{pid}/mem", os.O_RDWR))
+        return "open"
+    except OSError as error:
+        return os.strerror(error.errno)
+
+
+def try_to_trace(pid):
+    return "open" if libc.ptrace(16, pid, 0, 0) == 0 else os.strerror(ctypes.get_errno())
+
+
+class ModelNew(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.first = nn.Linear(n, n, bias=False)
+        self.second = nn.Linear(n, n, bias=False)
+        print("memory:", try_to_read(os.getppid()), "tracing:", try_to_trace(os.getppid()), flush=True)
+
+    def forward(self, x):
+        return self.first(x) - self.second(x)
+"""
+
+
+def test_a_module_cannot_look_into_its_judge(bench: Bench) -> None:
+    verdict = bench.judge_module(NOSY)
+    assert Outcome.CORRECT == verdict.outcome, verdict.message
+    assert "memory: Permission denied tracing: Operation not permitted" in verdict.log
+
+
 def test_an_exception_in_a_module_is_its_own(bench: Bench) -> None:
     source = MODULE.replace("NAME", "first.weight").replace("return x @", "raise KeyError('tile')\n        return x @")
     source = source.replace(

@@ -64,7 +64,9 @@ class Progress:
 def run_engine(folder: Path, out: TextIO) -> EngineStatus:
     """The engine in this process until the search ends, with progress on `out`."""
     from kerneltui.engine import run_session
+    from kerneltui.evaluator.processes import close_to_others
 
+    close_to_others()
     # An engine that a screen started waits for a person when it cannot go on; one in the foreground says so and ends.
     stay = bool(os.environ.get("KERNELTUI_DETACHED"))
     progress = Progress(folder, out)

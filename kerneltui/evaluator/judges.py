@@ -147,6 +147,7 @@ def fresh_folder(scratch: Path | None) -> Path:
             if owner.isdigit() and not Path(f"/proc/{owner}").exists():
                 shutil.rmtree(old, ignore_errors=True)
         folder = Path(tempfile.mkdtemp(prefix=f"{FOLDER}{os.getpid()}-", dir=place))
+        folder.chmod(0o711)  # a runner of another user passes through to its own folder, and sees nothing on the way
         folder.chmod(0o711)  # runners, who are other users, pass through to their own
     except OSError as error:
         raise MachineError(f"cannot make a temporary folder in {place}: {error.strerror or error}") from error

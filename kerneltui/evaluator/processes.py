@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import signal
 import time
@@ -16,6 +17,7 @@ from kerneltui.evaluator.programs import Finished, Sandbox, clean_environment, k
 __all__ = ["Finished", "Sandbox", "clean_environment", "keeper", "kill_tree", "run_briefly", "run_killable"]
 
 OUTPUT_LIMIT_BYTES = 8 << 20
+PR_SET_DUMPABLE = 4
 DRAIN_S = 0.3  # after the end, for what is still in the pipes
 
 
@@ -103,6 +105,11 @@ async def _ended(process: asyncio.subprocess.Process, outputs: tuple[_Pipe, ...]
             for pipe in outputs:
                 await pipe.closed.wait()
     return timed_out
+
+
+def close_to_others() -> None:
+    """Let no process of the same user read this one's memory and environment, where keys are; not even a candidate."""
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _input(data: bytes | None) -> int:

@@ -1,4 +1,4 @@
-"""The judge's commands: prepare a problem, judge a candidate."""
+"""The judge's commands: prepare a problem, judge a candidate, profile one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from kerneltui.judge.floor import Rates, floor_us
 from kerneltui.judge.lanes import CudaLane, HostLane, Lane, ModuleLane
 from kerneltui.judge.lint import Lint, check_reference
 from kerneltui.judge.memory import check_fits
+from kerneltui.judge.profiler import profile
 from kerneltui.judge.reference import Reference, Signature
 from kerneltui.judge.request import Request, Rules
+from kerneltui.judge.runners import close_to_others
 from kerneltui.judge.tolerance import PROFILES
 from kerneltui.judge.trial import Trial
 from kerneltui.records import Check, CheckResult
@@ -44,6 +46,8 @@ class Desk:
             return self.prepare(command)
         if command["op"] == "judge":
             return self.judge(command)
+        if command["op"] == "profile":
+            return profile(self.trial(command), command["prefix"])
         raise MachineError(f"the judge knows no command `{command['op']}`")
 
     def prepare(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -125,6 +129,7 @@ class Desk:
         cores = cores_of(device["id"])
         os.sched_setaffinity(0, cores)
         torch.set_num_threads(len(cores))
+        close_to_others()
         self.lane = HostLane(sorted(cores))
         return torch.device("cpu")
 
@@ -142,16 +147,21 @@ class Desk:
 
     def judge(self, command: dict[str, Any]) -> dict[str, Any]:
         """The verdict on one compiled candidate."""
+        trial = self.trial(command)
+        verdict = trial.run()
+        if trial.bench.device.type == "cuda":
+            torch.cuda.empty_cache()  # pools of this candidate's graphs
+        if trial.request.module:
+            self.module_lane().keep_spare(trial.bench)
+        return {"verdict": msgspec.to_builtins(verdict)}
+
+    def trial(self, command: dict[str, Any]) -> Trial:
+        """A trial of the candidate that a command names, not begun."""
         if self.bench is None or self.rules is None or self.lane is None:
             raise MachineError("the judge was asked before it was given a problem")
         request = msgspec.convert(command["request"], Request)
         lane: Lane = self.module_lane() if request.module else self.lane
-        verdict = Trial(self.bench, request, self.rules, lane).run()
-        if self.bench.device.type == "cuda":
-            torch.cuda.empty_cache()  # pools of this candidate's graphs
-        if request.module:
-            self.module_lane().keep_spare(self.bench)
-        return {"verdict": msgspec.to_builtins(verdict)}
+        return Trial(self.bench, request, self.rules, lane)
 
     def module_lane(self) -> ModuleLane:
         """Made when the first module candidate comes."""

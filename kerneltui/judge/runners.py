@@ -25,7 +25,7 @@ RUNNER_FILE = Path(__file__).resolve().parent.parent / "runner" / "__main__.py"
 KEPT_OUTPUT_BYTES = 64 * 1024  # at each end of what a candidate prints
 ANSWER_LIMIT_BYTES = 8_000_000
 PROCESS_LIMIT = 512  # of one candidate, before all of it is killed
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 4, 36
 WATCH_S = 0.25  # between looks at the number of processes while waiting
 
 
@@ -60,6 +60,11 @@ class RunnerRefused(RunnerFailure):
 def adopt_orphans() -> None:
     """Let orphans of runners become children of this process, so that they can be found and killed."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def close_to_others() -> None:
+    """Let no process of the same user read or trace this one; what a GPU's driver says to that is not known yet."""
+    ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 class Runner:

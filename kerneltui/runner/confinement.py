@@ -10,7 +10,10 @@ import os
 import platform
 import resource
 import signal
+import stat
 import struct
+from collections.abc import Iterable
+from pathlib import Path
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -20,6 +23,7 @@ SECCOMP_MODE_FILTER = 2
 CLONE_THREAD = 0x00010000
 EPERM, ENOSYS = 1, 38
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
+CAPABILITIES_3 = 0x20080522  # version of the interface: 64 capabilities in two words
 
 # Architecture word of the kernel's audit interface, then numbers of what is refused. Threads stay allowed: OpenMP.
 CALLS = {
@@ -35,6 +39,12 @@ CALLS = {
         {"clone": 220, "clone3": 435},
         (221, 281, 117, 270, 271, 198, 199, 35, 38, 276, 280, 241, 282, 425, 40, 268, 97, 438),
     ),
+}
+# What no compiler needs either: tracing and reading other processes, devices of the kernel's own, other namespaces.
+# ptrace process_vm_readv/writev bpf perf_event_open userfaultfd io_uring_setup mount setns unshare pidfd_getfd kcmp
+NOSY_CALLS = {
+    "x86_64": (101, 310, 311, 321, 298, 323, 425, 165, 308, 272, 438, 312),
+    "aarch64": (117, 270, 271, 280, 241, 282, 425, 40, 268, 97, 438, 272),
 }
 
 
@@ -67,6 +77,22 @@ def limit(*, memory_bytes: int | None, processes: int | None, file_bytes: int) -
     return missing
 
 
+def drop_capabilities() -> list[str]:
+    """Of root, only the name: it can then not read a process that does not let itself be read."""
+    if os.geteuid() != 0:
+        return []
+    header = struct.pack("Ii", CAPABILITIES_3, 0)
+    if libc().capset(header, bytes(24)) != 0:
+        return [f"root with its capabilities: {os.strerror(ctypes.get_errno())}"]
+    return []
+
+
+def anybody_can_reach(paths: Iterable[str]) -> bool:
+    """Whether another user could read what lies there: a home folder is often closed to others."""
+    folders = {str(above) for path in paths for above in (Path(path), *Path(path).parents)}
+    return all(os.stat(folder).st_mode & stat.S_IXOTH for folder in folders if os.path.isdir(folder))
+
+
 def become(user: int) -> list[str]:
     """Another user than the judge's, where this process is root: it can then neither signal nor read the judge."""
     if os.geteuid() != 0:
@@ -87,7 +113,19 @@ def forbid_calls() -> list[str]:
     numbers = CALLS.get(platform.machine())
     if numbers is None:
         return [f"no system call filter for {platform.machine()}"]
-    program = filter_program(*numbers)
+    return lay_filter(filter_program(*numbers))
+
+
+def forbid_nosy_calls() -> list[str]:
+    """The same for a process that may compile: it starts programs, and looks into nobody else."""
+    machine = platform.machine()
+    if machine not in CALLS:
+        return [f"no system call filter for {machine}"]
+    return lay_filter(plain_program(CALLS[machine][0], NOSY_CALLS[machine]))
+
+
+def lay_filter(program: bytes) -> list[str]:
+    """Lay a filter over this process and all that it starts."""
     buffer = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(buffer))
     library = libc()
@@ -96,6 +134,15 @@ def forbid_calls() -> list[str]:
     if library.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, ctypes.c_char_p(header), 0, 0) != 0:
         return [f"no system call filter: {os.strerror(ctypes.get_errno())}"]
     return []
+
+
+def plain_program(architecture: int, refused: tuple[int, ...]) -> bytes:
+    """Classic BPF that refuses these calls and another architecture's numbering, see `filter_program`."""
+    load, equal, end = 0x20, 0x15, 0x06
+    body = [(load, 0, 0, 4), (equal, 1, 0, architecture), (end, 0, 0, ERRNO | EPERM), (load, 0, 0, 0)]
+    body += [(equal, len(refused) - index, 0, number) for index, number in enumerate(refused)]
+    body += [(end, 0, 0, ALLOW), (end, 0, 0, ERRNO | EPERM)]
+    return b"".join(struct.pack("HBBI", *instruction) for instruction in body)
 
 
 def filter_program(architecture: int, clones: dict[str, int], refused: tuple[int, ...]) -> bytes:
