@@ -27,6 +27,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "status": ("sessions", "status", "What a session's engine does now."),
     "log": ("sessions", "log", "A variant's compile or run log, as plain text."),
     "sass": ("disassembly", "sass", "The machine code of a variant: SASS, PTX or host assembly."),
+    "profile": ("profiling", "profile", "Count what a variant does: ncu on a GPU, perf on a CPU."),
     "eval": ("judging", "evaluate", "Judge one kernel file: compile, verify, time."),
     "problems": ("judging", "problems", "List the problems that can be searched."),
     "contract": ("judging", "contract", "Print the C signature of a problem."),

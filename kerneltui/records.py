@@ -4,6 +4,7 @@ Problem   -> Contract                 what is searched, and its C signature
 Settings                              what session.toml holds
 Idea      -> Variant -> Candidate     the tree: hypothesis, attempt, source
 Verdict   -> Check, ErrorReport, KernelResources, Measurement -> Speedup
+Profile   -> KernelProfile -> Figure  what counters say of a candidate, beside its verdict
 Device                                where a verdict holds
 Call                                  one question to an author and what it cost
 Decision, Event                       what people did; what happened
@@ -112,6 +113,7 @@ class DecisionKind(StrEnum):
     NOTE = "note"  # payload: text
     EXPAND = "expand"  # write more variants of one idea; payload: count
     CERTIFY = "certify"
+    PROFILE = "profile"  # count what it does; payload: profile, where a command has counted it already
     PAUSE = "pause"
     RESUME = "resume"
     BUDGET = "budget"  # payload: any field of Budget, or rounds
@@ -357,6 +359,35 @@ class Verdict:
     run_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """One counter of a profile."""
+
+    name: str  # "DRAM throughput"
+    value: float
+    unit: str = ""  # "%" is of the device's peak, or of the whole that the name tells
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelProfile:
+    """What was counted of one kernel, or of a whole call on a CPU."""
+
+    name: str
+    launches: int = 1  # in one call; figures are means over them
+    figures: tuple[Figure, ...] = ()  # in the order they are shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profile:
+    """What counters say of a candidate on one device. No verdict rests on it."""
+
+    tool: str  # "ncu", "perf", "/proc"
+    kernels: tuple[KernelProfile, ...] = ()  # in the order of their launches
+    missing: tuple[str, ...] = ()  # what could not be counted, why, and the remedy
+    device: Device | None = None
+    created: float = 0.0  # seconds since 1970
+
+
 # --------------------------------------------------------------------------- the tree
 
 
@@ -473,7 +504,7 @@ class Event:
     id: int
     created: float
     who: str  # "engine", an author's name, or a person
-    kind: str  # "best", "round", "verdict", "decision", "author", "pause", "finish", "machine"
+    kind: str  # "best", "round", "verdict", "profile", "decision", "author", "pause", "finish", "machine"
     text: str
     node: str = ""
 

@@ -36,6 +36,7 @@ from kerneltui.records import (
     Event,
     Idea,
     Problem,
+    Profile,
     Settings,
     Tree,
     Variant,
@@ -243,6 +244,11 @@ class Store:
         ).fetchone()
         return decode(row[0], Verdict) if row else None
 
+    def read_profile(self, digest: str) -> Profile | None:
+        """The latest profile of a candidate."""
+        text = self._meta(f"profile {digest}")
+        return decode(text, Profile) if text else None
+
     def read_seconds(self) -> dict[str, tuple[float, float]]:
         """Device and compiler seconds of every variant that was judged, all its verdicts together."""
         rows = self._db.execute(
@@ -331,6 +337,10 @@ class Store:
     def put_prepared(self, prepared: dict[str, Any]) -> None:
         """Keep the facts of the evaluator's preparation."""
         self._set_meta("prepared", encode(prepared))
+
+    def put_profile(self, digest: str, profile: Profile) -> None:
+        """Keep what was counted of a candidate, in place of what was counted before."""
+        self._set_meta(f"profile {digest}", encode(_clean(profile)))
 
     def put_status(self, status: EngineStatus) -> None:
         """Say what the engine does."""

@@ -23,10 +23,13 @@ from kerneltui.records import (
     Check,
     Contract,
     Device,
+    Figure,
+    KernelProfile,
     Language,
     Measurement,
     Outcome,
     Problem,
+    Profile,
     Speedup,
     Stage,
     VariantState,
@@ -63,6 +66,7 @@ class FakeEvaluator:
     hold: asyncio.Event | None = None  # when given, judging waits for it
     judged: list[Candidate] = field(default_factory=list)
     certified: list[Candidate] = field(default_factory=list)
+    uncountable: str = ""  # why nothing can be profiled
     beams_us: list[float | None] = field(default_factory=list)
     cancelled: int = 0
     closed: bool = False
@@ -107,6 +111,12 @@ class FakeEvaluator:
     async def certify(self, candidate: Candidate) -> Verdict:
         self.certified.append(candidate)
         return verdict_on(candidate, self.device, None)
+
+    async def profile(self, candidate: Candidate) -> Profile:
+        if self.uncountable:
+            raise MachineError(self.uncountable)
+        kernel = KernelProfile(name="fake", figures=(Figure(name="DRAM throughput", value=61.5, unit="%"),))
+        return Profile(tool="fake", kernels=(kernel,), device=self.device, created=1.0)
 
     async def aclose(self) -> None:
         self.closed = True

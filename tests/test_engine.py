@@ -18,11 +18,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from fakes import DEVICE, FakeAuthor, FakeEvaluator, device, problem_folder
 
 from kerneltui.authors import Answer, Ask, IdeaDraft
 from kerneltui.engine import decisions, judging, loop, questions, run_session
+from kerneltui.engine.material import profile_of
+from kerneltui.engine.session import Session
 from kerneltui.errors import AuthorStopped, AuthorUnavailable, JudgeFailed, ProblemError, SessionError
 from kerneltui.records import (
     AuthorSettings,
@@ -415,6 +418,45 @@ async def test_a_kernel_can_be_injected_retried_pinned_noted_and_certified(tmp_p
         await viewer.decide(DecisionKind.RESUME)
         await viewer.until(lambda t: t.variants[mine].outcome is Outcome.CORRECT)
         assert before < len(evaluator.judged)
+
+
+async def test_a_profile_is_made_kept_and_told_to_authors(tmp_path: Path) -> None:
+    folder = make(tmp_path, rounds=1)
+    evaluator = FakeEvaluator()
+    async with running(folder, evaluator=evaluator) as viewer:
+        await viewer.until(lambda t: t.status.round == 1)
+        source = "// time_us: 42\nint mine;"
+        _, words = await viewer.decide(DecisionKind.INJECT, source=source, language="cpp", name="mine.cpp")
+        mine = words.removeprefix("injected as ")
+        tree = await viewer.until(lambda t: t.variants[mine].outcome is Outcome.CORRECT)
+        await viewer.decide(DecisionKind.PAUSE)
+        candidate = tree.variants[mine].candidate or ""
+        with Store.open(folder) as store:
+            assert store.read_profile(candidate) is None
+            assert ("done", "being profiled") == await viewer.decide(DecisionKind.PROFILE, mine)
+            await viewer.until(lambda t: store.read_profile(candidate) is not None)
+            found = store.read_profile(candidate)
+            assert found is not None and "fake" == found.tool
+            counted = msgspec.to_builtins(replace(found, tool="by a command"))
+            assert "done" == (await viewer.decide(DecisionKind.PROFILE, mine, profile=counted))[0]
+            kept = store.read_profile(candidate)
+            assert kept is not None and "by a command" == kept.tool
+            assert "refused" == (await viewer.decide(DecisionKind.PROFILE, mine, profile={"kernels": 1}))[0]
+            evaluator.uncountable = "ncu was not found"
+            await viewer.decide(DecisionKind.PROFILE, mine)
+            told = f"{mine} was not profiled: ncu was not found"
+            await viewer.until(lambda t: any(event.text == told for event in store.read_events()))
+            session = Session(
+                store=store,
+                tree=store.read_tree(),
+                settings=store.settings(),
+                problem=store.read_problem(),
+                prepared=await evaluator.prepare(),
+            )
+            assert {"DRAM throughput": "61.5 %"} == profile_of(session, session.tree.variants[mine])
+            elsewhere = replace(evaluator.device, name="another")
+            session.prepared = replace(await evaluator.prepare(), device=elsewhere)
+            assert {} == profile_of(session, session.tree.variants[mine])
 
 
 async def test_ideas_of_people_are_written_edited_and_expanded(tmp_path: Path) -> None:

@@ -53,7 +53,13 @@ def check_target(folder: Path, tree: Tree, kind: DecisionKind, target: str) -> N
     wants_idea = kind in (DecisionKind.APPROVE, DecisionKind.REJECT, DecisionKind.EDIT, DecisionKind.EXPAND)
     if wants_idea and target not in tree.ideas:
         raise UsageError(f"{kind}: {target} is a variant; this works on ideas (i...).")
-    wants_variant = kind in (DecisionKind.PIN, DecisionKind.UNPIN, DecisionKind.RETRY, DecisionKind.CERTIFY)
+    wants_variant = kind in (
+        DecisionKind.PIN,
+        DecisionKind.UNPIN,
+        DecisionKind.RETRY,
+        DecisionKind.CERTIFY,
+        DecisionKind.PROFILE,
+    )
     if wants_variant and target not in tree.variants:
         raise UsageError(f"{kind}: {target} is an idea; this works on variants (v...).")
 

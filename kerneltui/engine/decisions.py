@@ -7,8 +7,10 @@ from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
+import msgspec
+
 from kerneltui.authors import IdeaDraft
-from kerneltui.engine.judging import certify
+from kerneltui.engine.judging import certify, keep_profile, profile
 from kerneltui.engine.pasting import hand_row, idea_of, take_answer, variant_of, word_of
 from kerneltui.engine.questions import add_ideas, with_candidate
 from kerneltui.engine.session import NO_AUTHOR, Session
@@ -21,6 +23,7 @@ from kerneltui.records import (
     DecisionState,
     IdeaStatus,
     Language,
+    Profile,
     SessionState,
     Settings,
     Variant,
@@ -32,7 +35,7 @@ from kerneltui.settings import dump_settings, parse_settings
 SOURCE_LIMIT = 2_000_000  # characters of an injected kernel
 EXPAND_LIMIT = 64
 BRINGS_WORK = (DecisionKind.INJECT, DecisionKind.ANSWER)
-NEED_THE_PROBLEM = (DecisionKind.INJECT, DecisionKind.ANSWER, DecisionKind.CERTIFY)
+NEED_THE_PROBLEM = (DecisionKind.INJECT, DecisionKind.ANSWER, DecisionKind.CERTIFY, DecisionKind.PROFILE)
 
 
 async def carry_out_all(session: Session) -> None:
@@ -56,6 +59,8 @@ async def carry_out(session: Session, decision: Decision) -> None:
         await session.set_status(state=SessionState.RUNNING, reason="")  # what a person brought needs no author
     if decision.kind is DecisionKind.CERTIFY:
         session.begin(("certify", decision.target), certify(session, decision.target))
+    if decision.kind is DecisionKind.PROFILE and "profile" not in decision.payload:
+        session.begin(("profile", decision.target), profile(session, decision.target))
 
 
 def _answer(session: Session, decision: Decision, state: DecisionState, words: str) -> None:
@@ -254,6 +259,21 @@ def certify_later(session: Session, decision: Decision) -> str:
     return "being certified"
 
 
+def profile_later(session: Session, decision: Decision) -> str:
+    """Count what a variant's kernel does; keep what a command has counted already."""
+    variant = variant_of(session, decision)
+    if variant.candidate is None or variant.state in ON_DEVICE:
+        raise UsageError(f"{variant.id} has no finished kernel to profile")
+    if "profile" not in decision.payload:
+        return "being profiled"
+    try:
+        found = msgspec.convert(decision.payload["profile"], Profile)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"this is no profile: {error}") from error
+    keep_profile(session, variant.id, found)
+    return "its profile is kept"
+
+
 # --------------------------------------------------------------------------- session
 
 
@@ -329,6 +349,7 @@ ACTS: dict[DecisionKind, Callable[[Session, Decision], str]] = {
     DecisionKind.NOTE: note,
     DecisionKind.EXPAND: expand,
     DecisionKind.CERTIFY: certify_later,
+    DecisionKind.PROFILE: profile_later,
     DecisionKind.PAUSE: pause,
     DecisionKind.RESUME: resume,
     DecisionKind.BUDGET: change_budget,

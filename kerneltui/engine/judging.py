@@ -1,4 +1,4 @@
-"""Variants on their way through the evaluator: verdicts, twins, machine faults, sweeps, certification."""
+"""Variants on their way through the evaluator: verdicts, twins, machine faults, sweeps, certification, profiles."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from kerneltui.authors.sweep import declared, next_points
 from kerneltui.engine.material import settings_tried
 from kerneltui.engine.questions import with_candidate
 from kerneltui.engine.session import Evaluator, Session
-from kerneltui.errors import MachineError
+from kerneltui.errors import MachineError, UsageError
 from kerneltui.records import (
     Badge,
     Call,
     CallState,
     Candidate,
     Outcome,
+    Profile,
     Variant,
     VariantKind,
     VariantState,
@@ -270,3 +271,34 @@ async def certify(session: Session, variant: str) -> None:
     finally:
         session.show("certify")
     await record_verdict(session, variant, verdict)
+
+
+# --------------------------------------------------------------------------- profiles
+
+
+async def profile(session: Session, variant: str) -> None:
+    """Count what a variant's kernel does, and keep it."""
+    candidate = session.store.read_candidate(session.tree.variants[variant].candidate or "")
+    session.show("profile", "profiling", variant)
+    await session.commit(lambda: _say_of(session, variant, "profile", f"profiling {variant}"))
+    try:
+        found = await _evaluator(session).profile(candidate)
+    except (MachineError, UsageError) as error:
+        words = f"{variant} was not profiled: {error}"
+        await session.commit(lambda: _say_of(session, variant, "machine", words))
+        return
+    finally:
+        session.show("profile")
+    await session.commit(lambda: keep_profile(session, variant, found))
+
+
+def keep_profile(session: Session, variant: str, found: Profile) -> None:
+    """A profile belongs to the candidate: whatever shares its source shares it. To be called inside of `commit`."""
+    session.store.put_profile(session.tree.variants[variant].candidate or "", found)
+    _say_of(session, variant, "profile", f"{variant} was profiled with {found.tool}")
+
+
+def _say_of(session: Session, variant: str, kind: str, text: str) -> None:
+    """An event on a variant whose row is as it was: its number moves, so that viewers look at it again."""
+    session.put(session.tree.variants[variant])
+    session.say("engine", kind, text, variant)

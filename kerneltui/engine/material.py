@@ -7,6 +7,7 @@ from collections import Counter
 from kerneltui.authors import Material, Tried
 from kerneltui.authors.sweep import Setting, declared, default_point
 from kerneltui.engine.session import Session
+from kerneltui.evaluator.profiling import profile_words
 from kerneltui.records import Contract, Idea, Language, Variant, VariantState, is_ranked, sha256, standing
 from kerneltui.search.ledger import ledger, lines
 
@@ -37,6 +38,7 @@ def gather(session: Session, parent: Variant | None, notes_of: Idea | None = Non
         tried=tried(session),
         notes=notes(session, parent, notes_of),
         ledger=lines(ledger([tree])),
+        profile=profile_of(session, parent),
         templates=templates(session),
         policy=session.settings.policy,
         used_keys=frozenset(idea.key for idea in tree.ideas.values() if idea.key),
@@ -71,6 +73,13 @@ def tried(session: Session) -> tuple[Tried, ...]:
             )
         )
     return tuple(found)
+
+
+def profile_of(session: Session, parent: Variant | None) -> dict[str, str]:
+    """What was counted of the parent on a device like this one; nothing where it was not."""
+    found = session.store.read_profile(parent.candidate) if parent and parent.candidate else None
+    here = session.prepared.device.world if session.prepared else ""
+    return profile_words(found) if found and found.device and found.device.world == here else {}
 
 
 def notes(session: Session, parent: Variant | None, idea: Idea | None) -> tuple[str, ...]:

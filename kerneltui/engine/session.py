@@ -25,6 +25,7 @@ from kerneltui.records import (
     Event,
     Language,
     Problem,
+    Profile,
     SessionState,
     Settings,
     Tree,
@@ -85,6 +86,9 @@ class Evaluator(Protocol):
 
     async def certify(self, candidate: Candidate) -> Verdict:
         """Measure again in a fresh process, with every check."""
+
+    async def profile(self, candidate: Candidate) -> Profile:
+        """Count what it does; raises UsageError where there is nothing to count, MachineError where nothing can count."""
 
     async def aclose(self) -> None:
         """Leave no process behind."""

@@ -62,7 +62,7 @@ async def disassemble(
     if found is None:
         assert contract is not None  # nothing is built without one
         if kind is Kind.PTX:
-            found = await _ptx(candidate, contract, device)
+            found = await _ptx(built, candidate, contract, device)
         elif kind is Kind.SASS:
             found = await _sass(built, device)
         else:
@@ -146,9 +146,20 @@ async def _sass(built: Build, device: Device) -> Disassembly:
     return Disassembly(kind=Kind.SASS, architecture=device.architecture, tool=tool, functions=functions, notes=notes)
 
 
-async def _ptx(candidate: Candidate, contract: Contract, device: Device) -> Disassembly:
-    """Compiled once more, as far as PTX: the library holds machine code alone."""
+async def _ptx(built: Build, candidate: Candidate, contract: Contract, device: Device) -> Disassembly:
+    """As the build has kept it; else compiled once more, as far as PTX: the library holds machine code alone."""
     number = device.architecture.removeprefix("sm_")
+    kept = built.library.parent / build_cache.PTX
+    if kept.exists():
+        text = await asyncio.to_thread(kept.read_text, encoding="utf-8", errors="replace")
+    else:
+        text = await _compiled_ptx(candidate, contract, device, number)
+    functions = await asyncio.to_thread(lambda: _named(read_ptx(text)))
+    tool = f"nvcc {device.toolkit}"
+    return Disassembly(kind=Kind.PTX, architecture=f"compute_{number}", tool=tool, functions=functions)
+
+
+async def _compiled_ptx(candidate: Candidate, contract: Contract, device: Device, number: str) -> str:
     argv = (device.compiler, *PTX_FLAGS, f"-arch=compute_{number}", *flags.words(candidate))
     with build_cache.private_folder() as folder:
         (folder / "tmp").mkdir()
@@ -159,10 +170,7 @@ async def _ptx(candidate: Candidate, contract: Contract, device: Device) -> Disa
         if finished.timed_out or finished.returncode != 0 or not (folder / "kernel.ptx").exists():
             said = first_error(finished.text) or toolkits.first_line(finished.text)
             raise MachineError(f"nvcc made no PTX: {said or f'exit status {finished.returncode}'}")
-        text = (folder / "kernel.ptx").read_text(encoding="utf-8", errors="replace")
-    functions = await asyncio.to_thread(lambda: _named(read_ptx(text)))
-    tool = f"nvcc {device.toolkit}"
-    return Disassembly(kind=Kind.PTX, architecture=f"compute_{number}", tool=tool, functions=functions)
+        return (folder / "kernel.ptx").read_text(encoding="utf-8", errors="replace")
 
 
 async def _host(built: Build, contract: Contract, device: Device) -> Disassembly:

@@ -1,6 +1,6 @@
 """From candidates to verdicts: policy, compile, queue, judge, retry; one judge per device.
 
-Evaluator       prepare, judge, certify, aclose
+Evaluator       prepare, judge, certify, profile, aclose
 Prepared        what the judge learnt of the problem
 """
 
@@ -18,6 +18,7 @@ import msgspec
 
 from kerneltui.contract import contract_from_description
 from kerneltui.errors import JudgeFailed, MachineError, ProblemError
+from kerneltui.evaluator import profiling
 from kerneltui.evaluator.compile import Build, build
 from kerneltui.evaluator.devices import NO_GPU, offline_cuda_device
 from kerneltui.evaluator.judges import START_S, JudgeDied, JudgeProcess
@@ -32,6 +33,7 @@ from kerneltui.records import (
     Language,
     Outcome,
     Problem,
+    Profile,
     Settings,
     Stage,
     VariantState,
@@ -359,6 +361,15 @@ class Evaluator:
             return self.finished(verdict, built, contract)
         verdict = await self.run(candidate, built, contract, True, None, lambda state, worker: None, certify=True)
         return self.finished(verdict, built, contract)
+
+    async def profile(self, candidate: Candidate) -> Profile:
+        """What counters say of a candidate.
+
+        Raises:
+            UsageError: there is nothing to profile.
+            MachineError: no device, tool or permission.
+        """
+        return await profiling.profile(self, candidate)
 
     async def aclose(self) -> None:
         """Stop every judge and all below it."""

@@ -55,6 +55,8 @@ ACTIONS: tuple[Action, ...] = (
            twin="expand SESSION IDEA", argument="COUNT", command="expand"),
     Action(id="kernel.certify", keys=("C",), title="certify: measure again in a fresh process, with the sanitizers", short="certify",
            group="steer", decision=K.CERTIFY, twin="certify SESSION NODE", command="certify"),
+    Action(id="kernel.profile", keys=("percent_sign",), title="profile: count what it does, with ncu on a GPU, perf on a CPU",
+           short="profile", group="steer", decision=K.PROFILE, twin="profile SESSION VARIANT", command="profile"),
     Action(id="idea.approve", keys=("A",), title="approve the proposed idea", group="steer", decision=K.APPROVE,
            twin="approve SESSION IDEA", command="approve"),
     Action(id="idea.reject", keys=(), title="reject the proposed idea", group="steer", decision=K.REJECT,
@@ -141,7 +143,8 @@ FOOTER = ("node.open", "branch.prune", "edit.undo", "idea.edit", "kernel.inject"
           "view.diff", "engine.pause", "result.export", "view.failures", "node.note", "idea.add", "engine.budget", "copy.yank",
           "view.times")  # fmt: skip
 FOOTER_DETAIL = ("view.back", "view.next_tab", "view.next_part", "view.next_match", "view.wrap", "view.diff_base",
-                 "kernel.fork", "view.machine_code", "copy.yank", "kernel.certify")  # fmt: skip
+                 "kernel.fork", "view.machine_code", "copy.yank", "kernel.certify",
+                 "kernel.profile")  # fmt: skip
 FOOTER_LAST = ("app.quit", "app.palette", "app.help")
 
 FORBIDDEN = frozenset(
@@ -150,7 +153,7 @@ FORBIDDEN = frozenset(
 KEY_TEXT = {
     "slash": "/", "colon": ":", "question_mark": "?", "right_square_bracket": "]", "left_square_bracket": "[",
     "right_curly_bracket": "}", "left_curly_bracket": "{", "vertical_line": "|", "escape": "esc", "plus": "+", "underscore": "_",
-    "dollar_sign": "$", "equals_sign": "=",
+    "dollar_sign": "$", "equals_sign": "=", "percent_sign": "%",
 }  # fmt: skip
 GROUP_TITLES = {"steer": "Steer", "engine": "Search", "view": "Look", "move": "Move", "copy": "Take away"}
 

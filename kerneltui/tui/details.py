@@ -28,6 +28,7 @@ class Tab(StrEnum):
     LOG = "Log"
     TIME = "Time"
     TRUST = "Trust"
+    PROFILE = "Profile"
     IDEA = "Idea"
     PROMPT = "Prompt"
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kerneltui.records import DecisionKind
+from kerneltui.tui.details import Tab
 from kerneltui.tui.engines import log_path
 from kerneltui.tui.render import plain
+from kerneltui.tui.undo import Step
 
 if TYPE_CHECKING:
     from kerneltui.tui.screens.main import MainScreen
@@ -72,6 +75,18 @@ class Openings:
         screen = self.screen_
         screen.show_detail()
         screen.app.push_screen(RawScreen(list(screen.detail.lines)))
+
+    def act_kernel_profile(self) -> None:
+        """Have it counted what a variant does, and show where that will stand."""
+        screen = self.screen_
+        variant = screen.hands.one_variant()
+        if variant is None or not variant.candidate:
+            screen.say("go to a variant with code first", "muted")
+            return
+        if screen.model.asked(variant.id) is not DecisionKind.PROFILE:
+            step = Step(kind=DecisionKind.PROFILE, target=variant.id)
+            screen.hands.do(f"profile of {variant.id} asked", [step], [])
+        screen.show_tab(Tab.PROFILE)
 
     def act_view_machine_code(self, argument: str = "") -> None:
         from kerneltui.tui.screens.machine_code import MachineCode

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from textual.message import Message
 
 from kerneltui.records import Candidate, Variant
-from kerneltui.tui import details, diffs, syntax, timings, words
+from kerneltui.tui import details, diffs, profiles, syntax, timings, words
 from kerneltui.tui.details import Tab
 from kerneltui.tui.model import Model, Subject
 from kerneltui.tui.outline import NodeKind, Row
@@ -19,6 +19,7 @@ from kerneltui.tui.widgets.linelist import Line, Span, TextLines
 TABS = tuple(Tab)
 BESIDE_FROM = 100  # columns that a diff side by side needs
 SOURCE_LINE = re.compile(r"\b[\w.-]+\.(?:cu|cpp|py)(?:\((\d+)\)|:(\d+))")  # kernel.cu(27), kernel.cpp:27:5
+TITLE_CELLS = 5  # the pane's number, and what keeps both ends of its title apart
 WRAP_LIMIT = 20_000  # lines; more would hold up a key
 
 
@@ -103,13 +104,23 @@ class Detail(TextLines):
         subject = model.subject(variant)
         tab = self.tab_for(variant)
         key = (variant, subject.idea, tab, self.base, self.wrapped, self.beside, width, subject.verdict is None)
-        self._fill(model, subject, tab, width, key)
+        if tab is Tab.PROFILE:  # what it shows may change while the variant's row does not
+            self._put(key, profiles.tab_lines(model, variant, self.glyphs, width), ())
+        else:
+            self._fill(model, subject, tab, width, key)
         parent = f" {self.glyphs.arrow} {subject.parent.id}" if subject.parent else ""
-        spans: list[Span] = [(f" {variant.id}{parent}  ", "")]
-        for each in TABS:
-            spans.append((f"[{each}]" if each is tab else f" {each} ", "key" if each is tab else "muted"))
         side = self._side(tab, model, variant)
-        return spans, [(f"{side} ", "muted")] if side else []
+        room = width - len(side) - TITLE_CELLS
+        return self._title(f" {variant.id}", parent, tab, room), [(f"{side} ", "muted")] if side else []
+
+    def _title(self, id: str, parent: str, current: Tab, room: int) -> list[Span]:
+        """Whose tabs these are, and the tabs; closer together, then without the parent, where there is little room."""
+        wide = [(f"[{each}]" if each is current else f" {each} ", each is current) for each in TABS]
+        close = [(f"[{each}]" if each is current else f" {each}", each is current) for each in TABS]
+        for tabs, lead in ((wide, f"{id}{parent}  "), (close, f"{id}{parent} "), (close, f"{id} ")):
+            if len(lead) + sum(len(text) for text, _ in tabs) <= room:
+                break
+        return [(lead, ""), *((text, "key" if chosen else "muted") for text, chosen in tabs)]
 
     def _side(self, tab: Tab, model: Model, variant: Variant) -> str:
         if tab is Tab.DIFF:
