@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -116,6 +117,26 @@ async def test_cancelling_ends_the_program(tmp_path: Path) -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert not alive(int(pid.read_text()))
+
+
+def test_a_program_does_not_outlive_a_killed_engine(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    slow = f"import os, time; open({str(pid_file)!r}, 'w').write(str(os.getpid())); time.sleep(60)"
+    asks = (
+        "import asyncio, sys; sys.path.insert(0, 'tests')\n"
+        "from test_authors_command import ask\n"
+        f"asyncio.run(ask({slow!r}))\n"
+    )
+    engine = subprocess.Popen([sys.executable, "-c", asks], cwd=Path(__file__).parent.parent)
+    deadline = time.monotonic() + 30
+    while not (pid_file.exists() and pid_file.read_text()):
+        assert time.monotonic() < deadline and engine.poll() is None
+        time.sleep(0.02)
+    program = psutil.Process(int(pid_file.read_text()))
+    engine.kill()
+    engine.wait()
+    psutil.wait_procs([program], timeout=5)
+    assert not program.is_running() or program.status() == psutil.STATUS_ZOMBIE
 
 
 async def test_an_endless_answer_is_ended() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import codecs
+import ctypes
 import os
 import shlex
 import signal
@@ -30,6 +31,15 @@ POLL_S = 0.05  # Process.wait() also waits for the pipes, so the exit status is 
 LINGER_S = 1.0  # for pipes that something the program left behind holds open
 FAILURES_IN_A_ROW = 3  # then the program is taken for broken
 CANNOT_RUN = (126, 127)  # a shell's words for "not executable" and "not found"
+
+
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+
+def die_with_parent() -> None:
+    """An engine that is killed cannot end its programs, and they would go on and cost money."""
+    LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -100,7 +110,7 @@ class CommandAuthor:
         command = self.settings.command
         try:
             process = await asyncio.create_subprocess_exec(
-                *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True
+                *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, start_new_session=True, preexec_fn=die_with_parent
             )
         except OSError as error:
             raise AuthorStopped(f"{self.name}: `{command[0]}` cannot be started: {error.strerror or error}") from error
