@@ -23,8 +23,10 @@ import pytest
 from fakes import DEVICE, FakeAuthor, FakeEvaluator, device, problem_folder
 
 from kerneltui.authors import Answer, Ask, IdeaDraft
+from kerneltui.authors.command import CommandAuthor
 from kerneltui.engine import decisions, judging, loop, questions, run_session
 from kerneltui.engine.material import profile_of
+from kerneltui.engine.roster import Roster
 from kerneltui.engine.session import Session
 from kerneltui.errors import AuthorStopped, AuthorUnavailable, JudgeFailed, ProblemError, SessionError
 from kerneltui.records import (
@@ -875,3 +877,23 @@ async def test_an_author_added_to_the_file_is_asked(tmp_path: Path) -> None:
         await viewer.decide(DecisionKind.RESUME)
         await viewer.until(finished)
     assert {LLM.label, late.label} >= {call.author for call in read(folder).calls.values()} >= {late.label}
+
+
+async def test_changed_settings_of_an_author_count_from_the_next_question_on(tmp_path: Path) -> None:
+    program = AuthorSettings(kind="command", name="agent", command=("cat",))
+    with Store.open(make(tmp_path, authors=(program,)), write=True) as store:
+        tree = store.read_tree()
+        session = Session(store=store, tree=tree, settings=tree.settings, problem=store.read_problem())
+        roster = Roster(session, {})
+        await roster.call()
+        first = session.authors["agent"]
+        session.settings = replace(tree.settings, authors=(replace(program, share=3.0),))
+        await roster.call()
+        assert first is session.authors["agent"]
+        session.settings = replace(tree.settings, authors=(replace(program, timeout_s=5.0),))
+        await roster.call()
+        assert [session.authors["agent"], first] == roster.everyone
+        changed = session.authors["agent"]
+        assert isinstance(changed, CommandAuthor) and 5.0 == changed.settings.timeout_s
+        said = "agent is asked with its new settings from now on"
+        assert said in [event.text for event in store.read_events()]

@@ -19,15 +19,15 @@ from pathlib import Path
 import psutil
 
 from kerneltui.authors import Author
-from kerneltui.authors.opening import open_author
 from kerneltui.engine.decisions import carry_out_all
 from kerneltui.engine.forecasting import forecast_in
 from kerneltui.engine.judging import judge, sweep
 from kerneltui.engine.machine import missing_words, open_evaluator
-from kerneltui.engine.questions import may_be_asked, propose, put_out, repair, write
+from kerneltui.engine.questions import may_be_asked, propose, repair, write
 from kerneltui.engine.recovery import add_starters, hold_lock, log_to, mend
+from kerneltui.engine.roster import Roster
 from kerneltui.engine.session import NO_AUTHOR, Evaluator, Key, Session
-from kerneltui.errors import AuthorStopped, KernelTuiError, UsageError
+from kerneltui.errors import KernelTuiError, UsageError
 from kerneltui.records import EngineStatus, Event, IdeaStatus, SessionState
 from kerneltui.search.bandit import moved_words
 from kerneltui.search.forecast import words
@@ -81,7 +81,7 @@ async def run_session(
 class _Engine:
     def __init__(self, session: Session, authors: dict[str, Author], stay: bool) -> None:
         self.session = session
-        self.given = authors
+        self.roster = Roster(session, authors)
         self.stay = stay
         self.signal = ""
         self.preparing: asyncio.Task[None] | None = None
@@ -126,20 +126,8 @@ class _Engine:
             session.say("engine", "start", "engine started" + (f": {mended}" if mended else ""))
 
         await session.commit(write)
-        await self.open_authors()
+        await self.roster.call()
         self.preparing = asyncio.create_task(self.prepare())
-
-    async def open_authors(self) -> None:
-        """Those that are neither open nor out: all at the start, later what was added or let back in."""
-        session = self.session
-        for settings in session.settings.authors:
-            label = settings.label
-            if label in session.authors or label in session.out:
-                continue
-            try:
-                session.authors[label] = self.given.get(label) or open_author(settings, session.problem)
-            except AuthorStopped as error:
-                await put_out(session, label, str(error))
 
     async def prepare(self) -> None:
         session = self.session
@@ -187,7 +175,7 @@ class _Engine:
         tasks = [*session.work.values(), *([self.preparing] if self.preparing else [])]
         for task in tasks:
             task.cancel()
-        closing = [asyncio.ensure_future(author.aclose()) for author in session.authors.values()]
+        closing = [asyncio.ensure_future(author.aclose()) for author in self.roster.everyone]
         if session.evaluator is not None:
             closing.append(asyncio.ensure_future(session.evaluator.aclose()))
         left = {*tasks, *closing}
@@ -341,7 +329,7 @@ class _Engine:
 
     async def plan(self) -> None:
         session = self.session
-        await self.open_authors()
+        await self.roster.call()
         self.stale = False
         self.planned = time.monotonic()
         steps = next_steps(session.tree, session.settings, {*session.out, *session.broke})
