@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("running", "run", "Run a session's engine in the foreground."),
     "attach": ("running", "attach", "Open the screen on a session; start its engine if asked."),
     "open": ("running", "attach", "The same as attach."),
+    "web": ("web", "web", "The screen in a browser, behind a token."),
     "watch": ("running", "watch", "One line per event, for logs and screen readers."),
     "ls": ("sessions", "ls", "List the sessions."),
     "show": ("sessions", "show", "Show a session, an idea or a variant."),

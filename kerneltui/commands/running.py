@@ -133,12 +133,17 @@ def run(session: str, as_json: bool) -> None:
 
 def open_screen(folder: Path | None, theme: str | None = None, ascii_only: bool = False) -> int:
     """The terminal app."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    in_browser = bool(os.environ.get("TEXTUAL_DRIVER"))  # pipes to a server, which draws
+    if not in_browser and not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError(
             "the screen needs a terminal; `kerneltui watch SESSION` prints events, `show --json` prints data."
         )
-    if os.environ.get("TERM", "dumb") == "dumb":
+    if not in_browser and os.environ.get("TERM", "dumb") == "dumb":
         raise UsageError("TERM is `dumb`, which cannot draw a screen; use `kerneltui watch SESSION`.")
+    if in_browser:
+        from kerneltui.commands.web import end_with_server
+
+        end_with_server()
     try:
         from kerneltui.tui.app import run as run_app
     except ImportError as error:

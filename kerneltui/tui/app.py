@@ -45,7 +45,8 @@ class KernelTui(App[int]):
         self.look = themes.load_look(theme)
         self.ascii_only = ascii_only
         self.glyphs = ASCII if ascii_only else UNICODE
-        super().__init__(driver_class=Driver)
+        # In a browser the driver is textual-serve's, which that names in the environment.
+        super().__init__(driver_class=None if os.environ.get("TEXTUAL_DRIVER") else Driver)
         self.folder = folder
         self.animation_level = "none"
         self.register_theme(self.look.theme)
