@@ -46,6 +46,9 @@ class Arena(Protocol):
     def workspace(self, size_bytes: int) -> tuple[torch.Tensor, int]:
         """Memory for a workspace with a guard band on both sides; the offset that a runner is told."""
 
+    def forget(self, workspace_bytes: int) -> None:
+        """Clear what a runner can write to and no buffer covers."""
+
     def close(self) -> None:
         """Give the memory back."""
 
@@ -56,6 +59,7 @@ class HostArena:
     grant: dict[str, Any] = {}  # noqa: RUF012  # nothing to hand over, ever
 
     def __init__(self, sets_bytes: int, workspace_bytes: int) -> None:
+        self.sets_bytes = sets_bytes
         self.workspace_start = round_up(max(sets_bytes, 1), mmap.PAGESIZE)
         self.size_bytes = round_up(self.workspace_start + workspace_bytes + 2 * GUARD_BYTES, mmap.PAGESIZE)
         self.descriptor = os.memfd_create("kerneltui-arena", os.MFD_CLOEXEC)
@@ -67,6 +71,16 @@ class HostArena:
         """A part of the same block."""
         end = self.workspace_start + size_bytes + 2 * GUARD_BYTES
         return self.block[self.workspace_start : end], self.workspace_start + GUARD_BYTES
+
+    def forget(self, workspace_bytes: int) -> None:
+        """Between the sets and the workspace, and behind it: pages are given back, parts of pages cleared."""
+        used = workspace_bytes + 2 * GUARD_BYTES if workspace_bytes else 0
+        end = self.workspace_start + used
+        page = round_up(end, mmap.PAGESIZE)
+        self.block[self.sets_bytes : self.workspace_start].zero_()
+        self.block[end:page].zero_()
+        if page < self.size_bytes:
+            self.memory.madvise(mmap.MADV_REMOVE, page, self.size_bytes - page)
 
     def close(self) -> None:
         """The mapping goes with its last tensor; the descriptor goes now."""

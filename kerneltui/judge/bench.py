@@ -181,8 +181,11 @@ class Bench:
 
     def poison_workspace(self) -> None:
         """Other garbage for every call: what an earlier call left there is gone."""
-        if self.workspace is not None:
-            self.workspace[GUARD_BYTES:-GUARD_BYTES].fill_(secrets.randbits(8) | 1)
+        if self.workspace is None:
+            self.arena.forget(0)
+            return
+        self.workspace[GUARD_BYTES:-GUARD_BYTES].fill_(secrets.randbits(8) | 1)
+        self.arena.forget(self.workspace.numel() - 2 * GUARD_BYTES)
 
     def broken_guards(self, slots: Sequence[Slot]) -> str:
         """The first broken guard band in words; "" when all are intact."""

@@ -81,6 +81,11 @@ class CudaArena:
             self.extra = Block(wanted)
         return self.extra.bytes[:wanted], GUARD_BYTES
 
+    def forget(self, workspace_bytes: int) -> None:
+        """What an earlier candidate's larger workspace left behind this one's."""
+        if workspace_bytes and self.extra is not None:
+            self.extra.bytes[workspace_bytes + 2 * GUARD_BYTES :].zero_()
+
     def close(self) -> None:
         """Free both."""
         self.own.close()

@@ -210,8 +210,7 @@ class Trial:
         return expected
 
     def call(self, filled: Set, workspace: int | None) -> None:
-        if workspace is not None:
-            self.bench.poison_workspace()
+        self.bench.poison_workspace()
         self.lane.settle()
         answer = self.ask(
             "call", offsets=filled.slot.offsets, symbols=list(filled.workload.symbols), workspace=workspace
