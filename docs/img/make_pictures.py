@@ -23,7 +23,9 @@ PICTURES = (
     ("diff", 100, 30, "kt-dark", ("d", "enter")),
     ("times", 100, 30, "kt-ember", ("t", "enter")),
     ("trust", 100, 30, "kt-dark", ("t", "right_square_bracket", "enter")),
-    ("idea", 100, 30, "kt-light", ("t", "right_square_bracket", "right_square_bracket", "enter")),
+    ("profile", 100, 30, "kt-dark", ("t", *["right_square_bracket"] * 2, "enter")),
+    ("idea", 100, 30, "kt-light", ("t", *["right_square_bracket"] * 3, "enter")),
+    ("machine", 110, 34, "kt-dark", ("B", "M", *["right_curly_bracket"] * 3)),
     ("beside", 160, 40, "kt-dark", ("d", "equals_sign", "enter")),
     ("lineage", 110, 30, "kt-dark", ("L",)),
     ("ledger", 130, 30, "kt-dark", ("T",)),
@@ -45,7 +47,10 @@ async def take(folder: Path, name: str, width: int, height: int, theme: str, key
         while getattr(app.screen, "_model", None) is None:
             await pilot.pause(0.05)
         await pilot.pause(0.5)
-        await pilot.press(*keys)
+        for key in keys:
+            await pilot.press(key)
+            await app.workers.wait_for_complete()  # what a thread makes
+            await pilot.pause()
         await pilot.pause(1.5)
         text = app.export_screenshot(title=f"kerneltui {folder.name}")
         (HERE / f"{name}.svg").write_text(text, encoding="utf-8")

@@ -362,6 +362,7 @@ def show_variant(store: Store, variant: Variant, source: bool, as_json: bool) ->
                 "source": candidate.source if candidate else None,
                 "verdict": verdict_json(verdict) if verdict else None,
                 "call": store.read_call(variant.call) if variant.call else None,
+                "profile": store.read_profile(variant.candidate) if variant.candidate else None,
             }
         )
         return

@@ -214,8 +214,7 @@ async def _run(argv: Sequence[str], code: Path) -> str:
     with build_cache.private_folder() as folder:
         (folder / "tmp").mkdir()
         await asyncio.to_thread(shutil.copyfile, code, folder / "code")
-        home = os.path.dirname(os.path.realpath(argv[0]))
-        finished = await _caged(argv, folder, (home, os.path.dirname(argv[0])), TOOL_S)
+        finished = await _caged(argv, folder, (*_homes(argv[0]), os.path.dirname(argv[0])), TOOL_S)
     tool = os.path.basename(argv[0])
     if finished.timed_out:
         raise MachineError(f"{tool} did not end within {TOOL_S:.0f} s")
@@ -223,6 +222,13 @@ async def _run(argv: Sequence[str], code: Path) -> str:
         said = toolkits.first_line(finished.stderr.decode("utf-8", "replace")) or f"status {finished.returncode}"
         raise MachineError(f"{argv[0]} cannot read this library ({said}); a newer CUDA toolkit may")
     return finished.stdout.decode("utf-8", "replace")
+
+
+def _homes(tool: str) -> tuple[str, ...]:
+    """Where a tool and what it needs lie: its folder, and what is around a folder called bin."""
+    folder = os.path.dirname(os.path.realpath(tool))
+    around = os.path.dirname(folder)
+    return (folder, around) if os.path.basename(folder) == "bin" and around != "/" else (folder,)
 
 
 async def _caged(argv: Sequence[str], folder: Path, read: Sequence[str], timeout_s: float) -> Finished:

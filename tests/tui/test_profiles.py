@@ -70,3 +70,9 @@ async def test_the_key_asks_and_the_tab_shows_what_came(session: Path, open_app:
                 engine.put_variants([row])
                 engine.add_event("engine", "machine", f"{row.id} was not profiled: ncu was not found", row.id)
             await wait_for(pilot, lambda: "was not profiled: ncu was not" in screen_text(pilot))
+
+
+async def test_the_tab_that_is_shown_is_named_in_a_narrow_pane(session: Path, open_app: OpenApp) -> None:
+    async with open_app(session, 100, 30) as pilot:
+        await pilot.press("B", *["right_square_bracket"] * 7)
+        await wait_for(pilot, lambda: "[Prompt]" in screen_text(pilot))

@@ -30,6 +30,7 @@ KEYS = (
     ("n N", "next"),
     ("{ }", "function"),
     ("s", "source lines"),
+    ("|", "raw"),
 )
 
 
@@ -49,6 +50,7 @@ class MachineCode(Screen[None]):
         Binding("p", "other", show=False),
         Binding("s", "source", show=False),
         Binding("slash", "search", show=False),
+        Binding("vertical_line", "raw", show=False),
         Binding("n", "match(1)", show=False),
         Binding("N", "match(-1)", show=False),
         Binding("right_curly_bracket", "function(1)", show=False),
@@ -178,6 +180,12 @@ class MachineCode(Screen[None]):
         self.with_source = not self.with_source
         self.listing = machine_lines(self.found, self.source, with_source=self.with_source)
         self.show_listing()
+
+    def action_raw(self) -> None:
+        """For the terminal's own selection."""
+        from kerneltui.tui.screens.raw import RawScreen
+
+        self.app.push_screen(RawScreen(self.text.lines))
 
     def action_search(self) -> None:
         from kerneltui.tui.screens.dialogs import Ask

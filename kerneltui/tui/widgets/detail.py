@@ -120,6 +120,8 @@ class Detail(TextLines):
         for tabs, lead in ((wide, f"{id}{parent}  "), (close, f"{id}{parent} "), (close, f"{id} ")):
             if len(lead) + sum(len(text) for text, _ in tabs) <= room:
                 break
+        while tabs[0][1] is False and len(lead) + _cells_to_current(tabs) > room:
+            tabs = tabs[1:]  # a narrow pane shows the tab that it is on
         return [(lead, ""), *((text, "key" if chosen else "muted") for text, chosen in tabs)]
 
     def _side(self, tab: Tab, model: Model, variant: Variant) -> str:
@@ -251,6 +253,11 @@ class Detail(TextLines):
     def text(self) -> str:
         """What is shown, as plain text."""
         return "\n".join(line if isinstance(line, str) else "".join(part for part, _ in line) for line in self.lines)
+
+
+def _cells_to_current(tabs: Sequence[tuple[str, bool]]) -> int:
+    """Columns up to the end of the chosen tab."""
+    return sum(len(text) for text, _ in tabs[: 1 + next(at for at, tab in enumerate(tabs) if tab[1])])
 
 
 def _node(key: object) -> object:
