@@ -9,17 +9,31 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 from judging import Bench
 
 from kerneltui.cli import group
+from kerneltui.commands.profiling import keep
+from kerneltui.engine.recovery import hold_lock
 from kerneltui.errors import MachineError, ToolchainMissing, UsageError
 from kerneltui.evaluator import profiling
 from kerneltui.evaluator.compile import Build
 from kerneltui.evaluator.counters import figure_text, host_figures, ncu_trouble, read_ncu, read_perf
 from kerneltui.evaluator.profiling import perf_trouble, profile_words
-from kerneltui.records import Candidate, Figure, KernelProfile, Language, Profile
+from kerneltui.records import (
+    Candidate,
+    DecisionKind,
+    Figure,
+    KernelProfile,
+    Language,
+    Problem,
+    Profile,
+    Settings,
+    Variant,
+)
+from kerneltui.store import Store
 
 STALLED = "smsp__average_warps_issue_stalled"
 HEADER = (
@@ -145,6 +159,23 @@ def test_prompts_are_told_of_the_kernels_that_take_longest() -> None:
     assert {"duration": "5 µs"} == profile_words(one)
     many = replace(one, kernels=tuple(kernel(f"k{n}", float(n)) for n in range(1, 6)))
     assert ["k5, duration", "k4, duration", "k3, duration"] == list(profile_words(many))
+
+
+def test_a_command_writes_a_profile_itself_or_hands_it_to_the_engine(tmp_path: Path) -> None:
+    folder = tmp_path / "s"
+    row = Variant(id="v00001", idea=None, round=1, candidate="digest")
+    with Store.create(folder, Settings(problem="relu"), Problem(name="r", title="", source="", path="r.py")) as store:
+        store.put_variants([row])
+        found = Profile(tool="perf", kernels=(KernelProfile(name="k", figures=(Figure(name="x", value=1.5),)),))
+        with hold_lock(folder):  # as an engine does
+            keep(folder, row, found)
+        assert store.read_profile("digest") is None
+        (asked,) = store.read_decisions(pending_only=True)
+        assert (DecisionKind.PROFILE, "v00001") == (asked.kind, asked.target)
+        assert found == msgspec.convert(asked.payload["profile"], Profile)
+        keep(folder, row, found)
+        assert found == store.read_profile("digest")
+        assert "v00001 was profiled with perf" == store.read_events()[-1].text
 
 
 # --------------------------------------------------------------------------- on this host
