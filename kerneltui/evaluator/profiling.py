@@ -77,7 +77,7 @@ async def profile(evaluator: Evaluator, candidate: Candidate) -> Profile:
         await evaluator.prepare()
     contract, built = await _built(evaluator, candidate)
     if ncu is not None:
-        return await _on_gpu(evaluator, candidate, contract, built, ncu)
+        return await _on_gpu(evaluator, contract, built, ncu)
     return await _on_host(evaluator, candidate, contract, built)
 
 
@@ -133,7 +133,7 @@ def ncu_words(ncu: str, metrics: Sequence[str]) -> list[str]:
     return words + (["--metrics", ",".join(metrics)] if metrics else [])
 
 
-async def _on_gpu(evaluator: Evaluator, candidate: Candidate, contract: Contract, built: Build, ncu: str) -> Profile:
+async def _on_gpu(evaluator: Evaluator, contract: Contract, built: Build, ncu: str) -> Profile:
     device, answer = await _run(evaluator, contract, built, ncu_words(ncu, EXTRA_METRICS), filter=False)
     missing: tuple[str, ...] = ()
     if UNKNOWN_METRIC.search(answer["report"] + answer["output"]):
@@ -142,13 +142,8 @@ async def _on_gpu(evaluator: Evaluator, candidate: Candidate, contract: Contract
     kernels = read_ncu(answer["report"])
     if not kernels:
         said = answer["report"] + "\n" + answer["output"]
-        raise MachineError(f"{candidate_words(candidate)} was not profiled: {_trouble(said, answer['failure'])}")
+        raise MachineError(_trouble(said, answer["failure"]))
     return Profile(tool="ncu", kernels=kernels, missing=missing, device=device, created=time.time())
-
-
-def candidate_words(candidate: Candidate) -> str:
-    """What the candidate is called in a sentence of ours."""
-    return "the CUDA kernel" if candidate.language is Language.CUDA else "the kernel"
 
 
 def _trouble(said: str, failure: str) -> str:
@@ -181,7 +176,7 @@ async def _on_host(evaluator: Evaluator, candidate: Candidate, contract: Contrac
         device, answer = await _run(evaluator, contract, built, (), filter=True)
         counted, perf = answer.get("usage") or {}, None
     if answer["failure"]:
-        raise UsageError(f"it could not be profiled: {answer['failure']}")
+        raise UsageError(f"a call of it fails: {answer['failure']}")
     figures = host_figures(counted, int(answer["calls"]), float(answer["elapsed_ns"]), device.cores)
     whole = KernelProfile(name=contract.function, launches=1, figures=(*figures, *await _widths(evaluator, candidate)))
     tool = "perf" if perf is not None else "/proc"
