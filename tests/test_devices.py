@@ -287,3 +287,13 @@ def test_the_real_gpu_is_described_whole() -> None:
     assert devices.readings(found)["memory used"] != "–"
     assert devices.find_device(found.id) == found
     assert visible(os.environ.get("CUDA_VISIBLE_DEVICES"), survey.present)[0].uuid == found.id.removeprefix("cuda:")
+
+
+def test_devices_that_share_a_search_are_of_one_kind_and_apart() -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    whole, first = f"cpu:{cores[0]}-{cores[-1]}", f"cpu:{cores[0]}"
+    assert [first] == [device.id for device in devices.find_devices([first])]
+    with pytest.raises(UsageError, match="overlap: work on one would disturb"):
+        devices.find_devices([first, whole if len(cores) > 1 else first])
+    with pytest.raises(UsageError, match="of different kinds"):
+        devices.find_devices([first, "cuda:none"])

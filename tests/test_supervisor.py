@@ -12,10 +12,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from kerneltui.errors import JudgeFailed, ProblemError
+from kerneltui.errors import DeviceLost, JudgeFailed, ProblemError
+from kerneltui.evaluator.devices import cpu_device
 from kerneltui.evaluator.launches import stated_launches
 from kerneltui.evaluator.locks import alone_on
-from kerneltui.records import Badge, Candidate, Language, Outcome, Stage, VariantState
+from kerneltui.evaluator.supervisor import Evaluator
+from kerneltui.records import Badge, Candidate, Language, Outcome, Stage, VariantState, Verdict
 from tests.judging import Bench
 
 REFERENCE = """
@@ -270,6 +272,63 @@ def test_a_second_session_waits_and_says_for_whom(bench: Bench) -> None:
     (words,) = bench.run(both())
     assert words.startswith(f"waiting for {bench.device.name}")
     assert str(os.getpid()) in words
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two devices need two cores")
+def test_two_devices_share_the_work_and_one_that_is_lost_returns_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cores = sorted(os.sched_getaffinity(0))[:2]
+    said: list[str] = []
+    bench = Bench(tmp_path, REFERENCE, name="two_weights", device=cpu_device(f"{cores[0]}"))
+    evaluator = Evaluator(
+        bench.problem,
+        [cpu_device(f"{core}") for core in cores],
+        settings=bench.evaluator.settings,
+        cache=tmp_path / "cache",
+        say=said.append,
+    )
+    running: set[str] = set()
+    together: list[int] = []
+
+    async def judge(number: int) -> Verdict:
+        at = ""
+
+        def hear(state: VariantState, worker: str) -> None:
+            nonlocal at
+            if state is VariantState.RUNNING:
+                at = worker
+                running.add(at)
+                together.append(len(running))
+
+        source = f"// {number}\n{GOOD}"
+        try:
+            return await evaluator.judge(cpp(source), full=False, beam_us=1e-6, on_state=hear)
+        finally:
+            running.discard(at)
+
+    async def all_of_them(numbers: range) -> list[Verdict]:
+        return await asyncio.gather(*map(judge, numbers))
+
+    found = bench.run(all_of_them(range(3)))
+    assert [Outcome.CORRECT] * 3 == [verdict.outcome for verdict in found]
+    assert {f"cpu:{core}" for core in cores} == {verdict.device.id for verdict in found if verdict.device}
+    assert 2 == max(together)
+    lost = evaluator.bays[0]
+
+    async def losing(operation: str, deadline_s: float, **fields: object) -> dict[str, object]:
+        raise DeviceLost("It fell off the bus.")
+
+    monkeypatch.setattr(lost.judge, "ask", losing)
+    found = bench.run(all_of_them(range(3, 6)))
+    assert [Outcome.CORRECT] * 3 == [verdict.outcome for verdict in found]
+    assert {evaluator.bays[1].device.id} == {verdict.device.id for verdict in found if verdict.device}
+    assert [f"{lost.device.id} is lost and its work goes to the others: It fell off the bus."] == said
+    monkeypatch.setattr(evaluator.bays[1].judge, "ask", losing)
+    with pytest.raises(DeviceLost):  # the last one is not given up, and says what happened each time
+        bench.run(judge(6))
+    bench.run(evaluator.aclose())
+    bench.close()
 
 
 def test_problems_that_are_no_yardstick_stop_everything(tmp_path: Path) -> None:

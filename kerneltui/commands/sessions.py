@@ -77,10 +77,10 @@ async def prepare_problem(problem: Problem, settings: Settings) -> Any:
     Raises:
         ProblemError: it cannot be searched.
     """
-    from kerneltui.evaluator.devices import find_device
+    from kerneltui.evaluator.devices import find_devices
     from kerneltui.evaluator.supervisor import Evaluator
 
-    devices = [find_device(name) for name in settings.devices or (settings.device,)]
+    devices = find_devices(settings.devices or (settings.device,))
     evaluator = Evaluator(problem, devices, settings=settings, cache=cache_folder())
     try:
         return await evaluator.prepare()
@@ -117,7 +117,9 @@ def create_session(problem: Problem, settings: Settings, name: str | None, *, ch
 @click.command()
 @click.argument("problem")
 @click.option("--name", help="Name or path of the session; default: the problem's name.")
-@click.option("--device", default="auto", show_default=True, help="auto, cuda, cpu, an index or an id.")
+@click.option(
+    "--device", multiple=True, help="auto (the default), cuda, cpu, an index or an id; several of one kind share."
+)
 @click.option("--author", multiple=True, help="openai:MODEL, gemini:MODEL, command:PROGRAM or playbook; several share.")
 @click.option("--rounds", type=click.IntRange(1), help="Rounds of ideas.")
 @click.option("--ideas", type=click.IntRange(1), help="Ideas per parent.")
@@ -142,7 +144,8 @@ def new(problem: str, name: str | None, author: tuple[str, ...], **options: Any)
     path = Path(problem)
     settings = Settings(
         problem=str(path.resolve()) if path.exists() else problem,
-        device=options["device"],
+        device=options["device"][0] if options["device"] else "auto",
+        devices=options["device"] if len(options["device"]) > 1 else (),
         review=options["review"],
         sizes=parse_sizes(options["size"]),
         tolerance=options["tolerance"],

@@ -17,9 +17,12 @@ def open_evaluator(session: Session) -> Evaluator:
         MachineError: the device cannot be used.
     """
     settings = session.settings
-    names = settings.devices or (settings.device,)
-    found = [devices.find_device(name) for name in names]
-    return Supervisor(session.problem, found, settings=settings, cache=cache_folder())
+    found = devices.find_devices(settings.devices or (settings.device,))
+
+    def say(words: str) -> None:
+        session.commit_last(lambda: session.say("engine", "machine", words))
+
+    return Supervisor(session.problem, found, settings=settings, cache=cache_folder(), say=say)
 
 
 def missing_words(device: Device) -> tuple[str, ...]:

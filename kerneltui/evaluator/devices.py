@@ -13,6 +13,7 @@ import importlib.util
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from kerneltui.errors import ToolchainMissing, UsageError
@@ -28,6 +29,24 @@ def list_devices() -> list[Device]:
     """GPUs that this process sees, in CUDA's order, then the CPU."""
     seen = _survey()
     return [*(_gpu_device(gpu, index, seen) for index, gpu in enumerate(seen.visible)), cpu_device()]
+
+
+def find_devices(names: Sequence[str]) -> list[Device]:
+    """Devices that share one search.
+
+    Raises:
+        UsageError: no such device, two that are the same, share cores or are of different kinds.
+        MachineError: one cannot be used.
+    """
+    found = [find_device(name) for name in names]
+    for index, device in enumerate(found):
+        for other in found[:index]:
+            if other.kind != device.kind:
+                raise UsageError(f"{other.id} and {device.id} are of different kinds: a search runs on one kind")
+            shared = set(device_cores(other)) & set(device_cores(device))
+            if other.id == device.id or shared:
+                raise UsageError(f"{other.id} and {device.id} overlap: work on one would disturb timings on the other")
+    return found
 
 
 def find_device(name: str = "auto") -> Device:
@@ -234,7 +253,9 @@ def doctor() -> list[Check]:
             detail=sandbox.level(),
         ),
         _program_check("tmux", "keeps a viewer alive over a lost SSH connection; a search lives without it"),
-        _program_check("ncu", "profiles kernels on request"),
+        _program_check("ncu", "profiles CUDA kernels on request"),
+        _program_check("perf", "profiles C++ kernels on request"),
+        _program_check("objdump", "shows the machine code of C++ kernels"),
         _program_check("compute-sanitizer", "certifies winners"),
     ]
 

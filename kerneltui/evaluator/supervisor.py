@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -17,8 +18,9 @@ from typing import Any
 import msgspec
 
 from kerneltui.contract import contract_from_description
-from kerneltui.errors import JudgeFailed, MachineError, ProblemError
+from kerneltui.errors import DeviceLost, JudgeFailed, MachineError, ProblemError
 from kerneltui.evaluator import profiling
+from kerneltui.evaluator.bays import Bay, worker_name
 from kerneltui.evaluator.compile import Build, build
 from kerneltui.evaluator.devices import NO_GPU, offline_cuda_device
 from kerneltui.evaluator.judges import START_S, JudgeDied, JudgeProcess
@@ -39,6 +41,8 @@ from kerneltui.records import (
     VariantState,
     Verdict,
 )
+
+log = logging.getLogger(__name__)
 
 EVALUATOR_VERSION = 2  # raise when checks or timing change: older verdicts are not believed
 SIZE_SETS_MOST = 6
@@ -66,24 +70,6 @@ class Prepared:
     facts: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True, kw_only=True)
-class Bay:
-    """A device, its judge, and whether that judge holds the problem."""
-
-    device: Device
-    judge: JudgeProcess
-    ready: bool = False
-    used: bool = False  # whether its judge has met a candidate
-    idle: asyncio.TimerHandle | None = None
-
-    async def stop(self) -> None:
-        """Let the judge go."""
-        self.ready = False
-        if self.idle is not None:
-            self.idle.cancel()
-        await self.judge.stop()
-
-
 class Evaluator:
     """Judges candidates for one problem on one or more devices of one kind."""
 
@@ -95,8 +81,10 @@ class Evaluator:
         settings: Settings,
         cache: Path,
         scratch: Path | None = None,
+        say: Callable[[str], None] = log.warning,
     ) -> None:
         self.problem = problem
+        self.say = say  # hears what happens to devices
         self.settings = settings
         self.cache = cache
         self.tolerance = settings.tolerance or problem.tolerance
@@ -253,7 +241,7 @@ class Evaluator:
         tell: OnState,
         certify: bool = False,
     ) -> Verdict:
-        """Judge a build on the first free device; one retry on a fresh judge when one fails."""
+        """Judge a build on the first free device; one retry on a fresh judge when one fails, another device when one is lost."""
         request = {
             "library": str(built.library),
             "function": contract.function if contract else "",
@@ -266,8 +254,8 @@ class Evaluator:
             "resources": [asdict(kernel) for kernel in built.resources],
             "launches": stated_launches(candidate.source, known_sizes(candidate, contract)),
         }
-        deaths = 0  # of a judge that had begun with this candidate
-        for attempt in (1, 2):
+        deaths = failures = 0  # deaths: of a judge that had begun with this candidate
+        while True:
             async with self.bay(lambda words: tell(VariantState.QUEUED, words)) as bay:
                 tell(VariantState.RUNNING, worker_name(bay.device))
                 began = False
@@ -280,14 +268,27 @@ class Evaluator:
                     answer = await bay.judge.ask("judge", self.patience_s(request), request=request)
                     verdict = msgspec.convert(answer["verdict"], Verdict)
                     return replace(verdict, device=bay.device)
+                except DeviceLost as error:
+                    await bay.stop()
+                    if not self.retire(bay, error):
+                        raise
+                    tell(VariantState.QUEUED, f"{bay.device.id} is lost")
                 except (JudgeFailed, msgspec.ValidationError) as error:
                     bay.ready = False
+                    failures += 1
                     deaths += began and isinstance(error, JudgeDied)
                     if deaths == 2:
                         return Verdict(outcome=Outcome.SUSPECT, stage=Stage.CHECK, message=DIED, device=bay.device)
-                    if attempt == 2:
+                    if failures == 2:
                         raise JudgeFailed(f"{error} Tried twice; the candidate is not judged.") from error
-        raise AssertionError("unreachable")
+
+    def retire(self, bay: Bay, error: DeviceLost) -> bool:
+        """Ask a lost device no more, while there is another; its work goes back to the queue."""
+        if not any(other is not bay and not other.lost for other in self.bays):
+            return False  # the last one is tried again: it may have come back
+        bay.lost = True
+        self.say(f"{bay.device.id} is lost and its work goes to the others: {error}")
+        return True
 
     def patience_s(self, request: dict[str, Any]) -> float:
         """How long a judge may be at one candidate before it counts as silent."""
@@ -306,8 +307,9 @@ class Evaluator:
                 yield bay
         finally:
             bay.ready = bay.ready and bay.judge.running
-            bay.idle = asyncio.get_running_loop().call_later(IDLE_S, self.rest, bay)
-            self.free.put_nowait(bay)
+            if not bay.lost:
+                bay.idle = asyncio.get_running_loop().call_later(IDLE_S, self.rest, bay)
+                self.free.put_nowait(bay)
 
     def rest(self, bay: Bay) -> None:
         """Stop an idle judge."""
@@ -386,12 +388,6 @@ def known_sizes(candidate: Candidate, contract: Contract | None) -> dict[str, in
     found = {name: value for _, name, value in contract.constants} if contract else {}
     found |= dict(candidate.defines)
     return {name: int(value) for name, value in found.items() if value.isdecimal()}
-
-
-def worker_name(device: Device) -> str:
-    """A short word for a row: "gpu 1a2b3c4d", "cpu 0-1"."""
-    kind, _, rest = device.id.partition(":")
-    return f"gpu {rest.removeprefix('GPU-')[:8]}" if kind == "cuda" else f"cpu {rest}"
 
 
 __all__ = ["Evaluator", "MachineError", "Prepared"]
