@@ -1,10 +1,11 @@
 """Our sweep against Kernel Tuner's strategies on recorded tuning spaces, at 50, 100 and 200 evaluations.
 
-    search.py [--json] [--cache FILE...] [--kernel-tuner PYTHON] [--repeats N] [--quick]
+    search.py [--json] [--cache FILE...] [--kernel-tuner PYTHON | --rows FILE...] [--repeats N] [--quick]
 
 FILE is a cache file of Kernel Tuner (.json or .json.gz, closed or not); without any, synthetic spaces are used. PYTHON is
-an interpreter that can import kernel_tuner (no GPU is needed: its simulation mode reads the same files); where there is
-none, random search is all there is to compare with, and the report says so.
+an interpreter that can import kernel_tuner (no GPU is needed: its simulation mode reads the same files); --rows takes what
+kernel_tuner_runs.py printed earlier on the same files instead, since its runs take long. Where there is neither, random
+search is all there is to compare with, and the report says so.
 
 A run's score is the best time of the whole space over the best that it found: 1 is the optimum. Failing settings cost an
 evaluation and have no time; settings that were not recorded do not exist for anybody.
@@ -20,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from statistics import fmean
@@ -97,8 +98,6 @@ def run_kernel_tuner(
     python: str, spaces: Sequence[Space], budgets: Sequence[int], repeats: int, strategies: Sequence[str]
 ) -> Scores:
     """Kernel Tuner's strategies in its own interpreter, on the same spaces written as its cache files."""
-    scores: Scores = defaultdict(list)
-    best = {space.name: space.best for space in spaces}
     with tempfile.TemporaryDirectory() as folder:
         for space in spaces:
             dump_cache(space, Path(folder) / f"{space.name}.json")
@@ -106,9 +105,17 @@ def run_kernel_tuner(
         done = subprocess.run([*words, ",".join(strategies)], capture_output=True, text=True)
     if done.returncode != 0:
         raise SystemExit(f"search.py: Kernel Tuner failed: {done.stderr.strip().splitlines()[-1:]}")
-    for row in map(json.loads, done.stdout.splitlines()):
-        found = best[row["space"]] / row["best"] if row["best"] else 0.0
-        scores[row["space"], row["budget"], row["strategy"]].append(found)
+    return read_rows(done.stdout.splitlines(), spaces, budgets)
+
+
+def read_rows(lines: Iterable[str], spaces: Sequence[Space], budgets: Sequence[int]) -> Scores:
+    """Scores from what kernel_tuner_runs.py prints."""
+    scores: Scores = defaultdict(list)
+    best = {space.name: space.best for space in spaces}
+    for row in map(json.loads, lines):
+        if row["space"] in best and row["budget"] in budgets:
+            found = best[row["space"]] / row["best"] if row["best"] else 0.0
+            scores[row["space"], row["budget"], row["strategy"]].append(found)
     return scores
 
 
@@ -177,6 +184,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cache", nargs="*", type=Path, default=[], metavar="FILE")
     parser.add_argument("--kernel-tuner", metavar="PYTHON")
+    parser.add_argument("--rows", nargs="*", type=Path, default=[], metavar="FILE")
     parser.add_argument("--strategies", default=",".join(STRATEGIES))
     parser.add_argument("--budgets", default="50,100,200")
     parser.add_argument("--repeats", type=int, default=10)
@@ -191,13 +199,18 @@ def main() -> int:
         spaces = read_spaces(options.cache, options.quick)
     except (OSError, ValueError) as error:
         raise SystemExit(f"search.py: {error}") from error
-    python = find_kernel_tuner(options.kernel_tuner)
+    python = None if options.rows else find_kernel_tuner(options.kernel_tuner)
     scores = run_own(spaces, budgets, repeats, options.workers)
+    if options.rows:
+        lines = [line for path in options.rows for line in path.read_text(encoding="utf-8").splitlines()]
+        scores |= read_rows(lines, spaces, budgets)
     if python:
         scores |= run_kernel_tuner(python, spaces, budgets, repeats, options.strategies.split(","))
     names = [space.name for space in spaces]
     report = {
-        "compared_with": "Kernel Tuner's strategies" if python else "random search only: kernel_tuner is not installed",
+        "compared_with": "Kernel Tuner's strategies"
+        if python or options.rows
+        else "random search only: kernel_tuner is not installed",
         "repeats": repeats,
         "spaces": {
             space.name: {"settings": len(space.times), "failing": sum(t is None for t in space.times.values())}
