@@ -46,6 +46,7 @@ _Z1kPf:
         /*0040*/                   BRA `(.L_x_2);
         /*0050*/                   NOP;
         /*0060*/                   NOP;
+.L_x_3:
 """
 CUOBJDUMP = """
 \tcode for sm_90a

@@ -110,9 +110,9 @@ def _own_line(place: re.Match[str], before: int | None) -> int | None:
 
 
 def _without_padding(lines: list[CodeLine]) -> list[CodeLine]:
-    """Without the loop in place and the NOPs that fill the last cache line."""
+    """Without the NOPs that fill the last cache line, and the label of the end."""
     end = len(lines)
-    while end and lines[end - 1].text == "NOP":
+    while end and (lines[end - 1].text == "NOP" or lines[end - 1].text.endswith(":")):
         end -= 1
     return lines[:end]
 
