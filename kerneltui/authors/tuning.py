@@ -23,8 +23,9 @@ import numpy.typing as npt
 Point = tuple[int, ...]
 Floats = npt.NDArray[np.float64]
 
-FIRST = 8  # points at random before anything is modelled
+FIRST = 12  # points at random before anything is modelled
 BATCH = 4  # points between two looks at what came: as many compile at once
+FAILED_AT = 0.75  # quantile of the measured costs
 POOL = 2500  # points that are looked at; beside those around the best
 WEIGHED = 80  # measurements that the weights are found from: the best and a sample
 AROUND = 6  # of the best are looked around
@@ -91,9 +92,10 @@ def _pool(fresh: Sequence[Point], measured: Mapping[Point, float], dice: random.
 def _best_of(
     pool: Sequence[Point], tried: Mapping[Point, float | None], measured: Mapping[Point, float], count: int
 ) -> list[Point]:
-    worst = max(measured.values())
     points = list(tried)
-    costs = np.log([measured.get(point, worst) for point in points])  # what failed is as bad as the worst
+    # What failed counts as one of the slower: as the slowest of all it would pull the model away from its neighbours.
+    slow = float(np.quantile(np.log(list(measured.values())), FAILED_AT))
+    costs = np.array([math.log(measured[point]) if point in measured else slow for point in points])
     top = np.maximum(1, np.max(np.array([*points, *pool]), axis=0))
     ranks, candidates = np.array(points) / top, np.array(pool) / top
     some = _telling(costs)
