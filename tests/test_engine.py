@@ -388,9 +388,10 @@ async def test_nothing_grows_on_a_pruned_branch(tmp_path: Path) -> None:
 
 
 async def test_a_kernel_can_be_injected_retried_pinned_noted_and_certified(tmp_path: Path) -> None:
-    folder = make(tmp_path, rounds=1)
+    slow = FakeAuthor(delay_s=60.0)  # the search does not end before we do
+    folder = make(tmp_path, rounds=1, authors=(AuthorSettings(kind="playbook"), LLM))
     evaluator = FakeEvaluator()
-    async with running(folder, evaluator=evaluator) as viewer:
+    async with running(folder, evaluator=evaluator, authors={LLM.label: slow}) as viewer:
         await viewer.until(lambda t: t.status.round == 1)
         source = "// time_us: 42\nint mine;"
         state, words = await viewer.decide(DecisionKind.INJECT, source=source, language="cpp", name="mine.cpp")
@@ -423,9 +424,10 @@ async def test_a_kernel_can_be_injected_retried_pinned_noted_and_certified(tmp_p
 
 
 async def test_a_profile_is_made_kept_and_told_to_authors(tmp_path: Path) -> None:
-    folder = make(tmp_path, rounds=1)
+    slow = FakeAuthor(delay_s=60.0)  # the search does not end before we do
+    folder = make(tmp_path, rounds=1, authors=(AuthorSettings(kind="playbook"), LLM))
     evaluator = FakeEvaluator()
-    async with running(folder, evaluator=evaluator) as viewer:
+    async with running(folder, evaluator=evaluator, authors={LLM.label: slow}) as viewer:
         await viewer.until(lambda t: t.status.round == 1)
         source = "// time_us: 42\nint mine;"
         _, words = await viewer.decide(DecisionKind.INJECT, source=source, language="cpp", name="mine.cpp")

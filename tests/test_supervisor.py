@@ -254,6 +254,35 @@ def test_cancelling_ends_the_work(bench: Bench) -> None:
     assert [] == bench.leftovers()
 
 
+def test_a_stopped_runner_dies_with_its_judge_even_when_nobody_is_left_to_kill_it(bench: Bench) -> None:
+    async def kill_the_keeper() -> list[psutil.Process]:
+        running = asyncio.Event()
+        work = bench.evaluator.judge(
+            cpp(ENDLESS), on_state=lambda state, worker: running.set() if state is VariantState.RUNNING else None
+        )
+        task = asyncio.create_task(work)
+        await running.wait()
+        keeper = bench.evaluator.bays[0].judge.process
+        runners: list[psutil.Process] = []
+        while not runners:
+            assert keeper is not None and not task.done()
+            await asyncio.sleep(0.1)
+            below = psutil.Process(keeper.pid).children(recursive=True)
+            runners = [process for process in below if process.uids().real not in (0, os.getuid())]
+        runners[0].suspend()
+        os.kill(keeper.pid, signal.SIGKILL)
+        await asyncio.sleep(0.5)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return runners
+
+    if os.getuid() != 0:
+        pytest.skip("only root can run a candidate as another user, which undoes a parent-death signal")
+    _, alive = psutil.wait_procs(bench.run(kill_the_keeper()), timeout=3)
+    assert [] == alive
+    assert Outcome.CORRECT == bench.run(bench.evaluator.judge(cpp(GOOD), full=False, beam_us=1e-6)).outcome
+
+
 def test_a_second_session_waits_and_says_for_whom(bench: Bench) -> None:
     said: list[str] = []
 

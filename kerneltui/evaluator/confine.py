@@ -217,17 +217,20 @@ def kill_descendants() -> None:
 
 def descendants(root: int) -> list[int]:
     """Living processes below `root`, as /proc tells."""
-    below: dict[int, list[int]] = {}
+    below: dict[int, list[tuple[int, bool]]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             state_and_parent = _state_and_parent(entry)
-            if state_and_parent is not None and state_and_parent[0] not in "ZX":
-                below.setdefault(state_and_parent[1], []).append(int(entry))
+            if state_and_parent is not None:
+                state, parent = state_and_parent
+                below.setdefault(parent, []).append((int(entry), state not in "ZX"))
     found: list[int] = []
     queue = list(below.get(root, ()))
     while queue:
-        pid = queue.pop()
-        found.append(pid)
+        pid, alive = queue.pop()
+        if alive:
+            found.append(pid)
+        # A process whose first thread has ended is shown as a zombie while others still end, and keeps its children.
         queue.extend(below.get(pid, ()))
     return found
 

@@ -97,14 +97,18 @@ def become(user: int) -> list[str]:
     """Another user than the judge's, where this process is root: it can then neither signal nor read the judge."""
     if os.geteuid() != 0:
         return ["same user as the judge"]
+    parent = os.getppid()
     try:
         os.setgroups([])
         os.setresgid(user, user, user)
         os.setresuid(user, user, user)
     except OSError as error:
         return [f"still root: {error}"]
-    # The change of user hid /proc/self from ourselves; the library is opened through it.
+    # The change of user hid /proc/self from ourselves, through which the library is opened, and undid `die_with`.
     libc().prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)
+    libc().prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        os._exit(1)
     return []
 
 
