@@ -42,6 +42,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "replay": ("replaying", "replay_session", "Run a session's answers and verdicts through the search again."),
     "approve": ("steering", "approve", "Let a proposed idea be written."),
     "reject": ("steering", "reject", "Turn a proposed idea down."),
+    "move": ("steering", "move", "Move a proposed idea: code is written in that order."),
     "prune": ("steering", "prune", "Cut off an idea or a variant with all below it."),
     "restore": ("steering", "restore", "Undo a prune, a rejection or a merge."),
     "pin": ("steering", "pin", "Keep a variant among the survivors."),

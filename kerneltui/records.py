@@ -16,6 +16,7 @@ Tree                                  the session as read
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -101,6 +102,7 @@ class DecisionKind(StrEnum):
 
     APPROVE = "approve"
     REJECT = "reject"
+    MOVE = "move"  # a proposed idea among those of its round; payload: before (an idea; "" is the end)
     PRUNE = "prune"
     RESTORE = "restore"
     EDIT = "edit"  # an idea's text; payload: title, text
@@ -412,6 +414,12 @@ class Idea:
     key: str = ""  # the author's own name for it: a playbook card
     human: bool = False  # added or edited by a person
     created: float = 0.0  # seconds since 1970
+    place: int | None = None  # among the ideas of its round, once a person moved one; code is written in that order
+
+
+def in_order(ideas: Iterable[Idea]) -> list[Idea]:
+    """As code is written from them: round by round, those with a place first."""
+    return sorted(ideas, key=lambda idea: (idea.round, idea.place is None, idea.place or 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

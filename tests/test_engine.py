@@ -47,6 +47,7 @@ from kerneltui.records import (
     Variant,
     VariantKind,
     VariantState,
+    in_order,
 )
 from kerneltui.search.spending import spend
 from kerneltui.store import Store
@@ -305,6 +306,25 @@ async def test_review_waits_for_a_person(tmp_path: Path) -> None:
             await viewer.decide(DecisionKind.REJECT, other)
         tree = await viewer.until(finished)
     assert {first} == {variant.idea for variant in tree.variants.values()} - {None}
+
+
+async def test_proposed_ideas_are_moved_among_those_of_their_round(tmp_path: Path) -> None:
+    folder = make(tmp_path, authors=(LLM,), rounds=1, ideas=3, variants=1, review=True)
+    author = FakeAuthor()
+    async with running(folder, authors={LLM.label: author}) as viewer:
+        tree = await viewer.until(lambda t: len(t.ideas) >= 6)  # from the reference and from the starter
+        first, second, third, *_ = names = list(tree.ideas)
+        assert ("done", f"moved before {first}") == await viewer.decide(DecisionKind.MOVE, third, before=first)
+        assert [third, first, second] == [i.id for i in in_order(read(folder).ideas.values())][:3]
+        assert "done" == (await viewer.decide(DecisionKind.MOVE, third, before=""))[0]
+        assert third == in_order(read(folder).ideas.values())[-1].id
+        state, words = await viewer.decide(DecisionKind.MOVE, third, before="i999")
+        assert ("refused", "`i999` is no other idea of round 1") == (state, words)
+        for id in names:
+            await viewer.decide(DecisionKind.APPROVE, id)
+        await viewer.until(finished)
+    written = [ask.idea.id for ask in author.asked if ask.purpose == "write" and ask.idea]
+    assert third == written[-1]
 
 
 async def test_pause_holds_and_resume_goes_on(tmp_path: Path) -> None:

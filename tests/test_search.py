@@ -363,6 +363,13 @@ def test_survivors_with_tunables_are_swept_before_the_round_closes() -> None:
     assert [] == [s for s in next_steps(tree, replace(config, sweep_points=0)) if isinstance(s, Sweep)]
 
 
+def test_code_is_written_in_the_order_that_a_person_gave() -> None:
+    config = setting(variants=1)
+    ideas = [replace(idea(f"i{n}"), place=place) for n, place in ((1, 2), (2, None), (3, 1))]
+    tree = tree_of(*ideas, asked(1), parents=("",))
+    assert ["i3", "i1", "i2"] == [step.idea for step in next_steps(tree, config) if isinstance(step, Write)]
+
+
 def test_variants_are_screened_against_the_beam_and_contenders_measured_in_full() -> None:
     fast = [correct(f"v{n}", 100 + n, idea="i1") for n in range(2)]
     fresh = Variant(id="v5", idea="i1", round=1, state=VariantState.WRITTEN, candidate="c")

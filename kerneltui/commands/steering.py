@@ -50,7 +50,13 @@ def check_target(folder: Path, tree: Tree, kind: DecisionKind, target: str) -> N
 
     if target and target not in tree.ideas and target not in tree.variants:
         raise unknown_node(folder, tree, target)
-    wants_idea = kind in (DecisionKind.APPROVE, DecisionKind.REJECT, DecisionKind.EDIT, DecisionKind.EXPAND)
+    wants_idea = kind in (
+        DecisionKind.APPROVE,
+        DecisionKind.REJECT,
+        DecisionKind.MOVE,
+        DecisionKind.EDIT,
+        DecisionKind.EXPAND,
+    )
     if wants_idea and target not in tree.ideas:
         raise UsageError(f"{kind}: {target} is a variant; this works on ideas (i...).")
     wants_variant = kind in (
@@ -91,6 +97,18 @@ def session_command(kind: DecisionKind, words: str) -> click.Command:
 
 approve = node_command(DecisionKind.APPROVE, "Let the proposed idea NODE be written.")
 reject = node_command(DecisionKind.REJECT, "Turn the proposed idea NODE down.")
+
+
+@click.command()
+@click.argument("session")
+@click.argument("idea")
+@click.option("--before", default="", metavar="IDEA", help="Default: to the end.")
+@JSON
+def move(session: str, idea: str, before: str, as_json: bool) -> None:
+    """Move a proposed IDEA among those of its round: code is written in that order."""
+    decide(session, DecisionKind.MOVE, idea, {"before": before}, as_json)
+
+
 prune = node_command(DecisionKind.PRUNE, "Cut off idea or variant NODE with all below it; `restore` undoes it.")
 restore = node_command(DecisionKind.RESTORE, "Undo the prune, rejection or merge of NODE.")
 pin = node_command(DecisionKind.PIN, "Keep variant NODE among the survivors, whatever its time.")

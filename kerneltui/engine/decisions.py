@@ -28,6 +28,7 @@ from kerneltui.records import (
     Settings,
     Variant,
     VariantState,
+    in_order,
 )
 from kerneltui.search.steps import ON_DEVICE, SETTLED
 from kerneltui.settings import dump_settings, parse_settings
@@ -91,6 +92,19 @@ def _set_idea(session: Session, decision: Decision, status: IdeaStatus, word: st
     idea = idea_of(session, decision)
     session.store.put_ideas([replace(idea, status=status, merged_into=None)])
     return f"{word} `{idea.title}`"
+
+
+def move(session: Session, decision: Decision) -> str:
+    """A proposed idea before another of its round, or behind them all."""
+    idea, before = idea_of(session, decision), word_of(decision, "before", False)
+    ideas = session.tree.ideas
+    others = [other for other in in_order(ideas.values()) if other.round == idea.round and other.id != idea.id]
+    names = [other.id for other in others]
+    if before and before not in names:
+        raise UsageError(f"`{before}` is no other idea of round {idea.round}")
+    others.insert(names.index(before) if before else len(others), idea)
+    session.store.put_ideas([replace(each, place=place) for place, each in enumerate(others) if each.place != place])
+    return f"moved before {before}" if before else "moved to the end"
 
 
 def edit(session: Session, decision: Decision) -> str:
@@ -337,6 +351,7 @@ def _write_settings(session: Session, settings: Settings) -> None:
 ACTS: dict[DecisionKind, Callable[[Session, Decision], str]] = {
     DecisionKind.APPROVE: approve,
     DecisionKind.REJECT: reject,
+    DecisionKind.MOVE: move,
     DecisionKind.PRUNE: prune,
     DecisionKind.RESTORE: restore,
     DecisionKind.EDIT: edit,

@@ -31,6 +31,7 @@ from kerneltui.records import (
     Variant,
     VariantKind,
     VariantState,
+    in_order,
     is_ranked,
     standing,
 )
@@ -173,7 +174,7 @@ class _Plan:
         return own[0] if own else slots[0][0] if slots else None
 
     def writes(self) -> Iterator[Write]:
-        for idea in self.tree.ideas.values():
+        for idea in in_order(self.tree.ideas.values()):
             if idea.status is IdeaStatus.APPROVED and not self.is_dead(idea):
                 missing = self.missing(idea)
                 if not missing:

@@ -61,6 +61,8 @@ ACTIONS: tuple[Action, ...] = (
            twin="approve SESSION IDEA", command="approve"),
     Action(id="idea.reject", keys=(), title="reject the proposed idea", group="steer", decision=K.REJECT,
            twin="reject SESSION IDEA", command="reject"),
+    Action(id="idea.move", keys=(), title="move the proposed idea before another; in the review: J and K", group="steer",
+           decision=K.MOVE, twin="move SESSION IDEA --before IDEA", undo=True, argument="ID", command="move idea"),
     Action(id="edit.undo", keys=("z", "u"), title="undo", short="undo", group="steer", command="undo"),
     Action(id="edit.redo", keys=("Z",), title="redo", group="steer", command="redo"),
     Action(id="row.mark", keys=("space",), title="mark this row; acts then apply to all that are marked", group="steer"),

@@ -383,8 +383,14 @@ async def test_review(tmp_path: Path, open_app: OpenApp) -> None:
         ideas = list(store.read_tree().ideas.values())[-2:]
         store.put_ideas([replace(idea, status=IdeaStatus.PROPOSED) for idea in ideas])
     async with open_app(folder, 100, 30) as pilot:
-        await pilot.press("V", "y", "x", "escape")
-    assert decisions(folder) == [("approve", ideas[0].id), ("reject", ideas[1].id)]
+        await pilot.press("V", "J", "y", "x", "escape")
+    with Store.open(folder) as store:
+        found = [(str(d.kind), d.target, d.payload) for d in store.read_decisions()]
+    assert [
+        ("move", ideas[0].id, {"before": ""}),
+        ("approve", ideas[0].id, {}),
+        ("reject", ideas[1].id, {}),
+    ] == found
 
 
 async def test_failures_are_grouped_and_open_as_a_filter(session: Path, open_app: OpenApp) -> None:

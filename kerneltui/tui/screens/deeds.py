@@ -68,6 +68,7 @@ class Deeds(Openings, Taking):
             "kernel.certify": lambda _: hands.certify(),
             "idea.approve": lambda _: hands.set_status(DecisionKind.APPROVE),
             "idea.reject": lambda _: hands.set_status(DecisionKind.REJECT),
+            "idea.move": hands.move_idea,
             "edit.undo": lambda _: hands.undo(),
             "edit.redo": lambda _: hands.redo(),
             "engine.pause": lambda _: hands.pause(),

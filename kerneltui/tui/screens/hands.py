@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from kerneltui.contract import skeleton
 from kerneltui.errors import KernelTuiError
-from kerneltui.records import DecisionKind, IdeaStatus, Language, SessionState, Variant
+from kerneltui.records import DecisionKind, IdeaStatus, Language, SessionState, Variant, in_order
 from kerneltui.tui import words
 from kerneltui.tui.engines import is_running, start_engine
 from kerneltui.tui.outline import NodeKind
@@ -250,6 +250,26 @@ class Hands(Selection):
             f"{kind}: {_names(ids)}",
             [Step(kind=kind, target=id) for id in ids],
             [Step(kind=other, target=id) for id in ids],
+        )
+
+    def move_idea(self, text: str) -> None:
+        """Move the proposed idea before another of its round; without one, to the end."""
+        idea = next((id for id in self.targets() if id in self.screen.model.tree.ideas), "")
+        if not idea:
+            self.screen.say("no idea here", "muted")
+            return
+        self.move(idea, text.strip())
+
+    def move(self, id: str, before: str) -> None:
+        """Move an idea; undone by moving it back."""
+        ideas = self.screen.model.tree.ideas
+        row = [idea.id for idea in in_order(ideas.values()) if idea.round == ideas[id].round]
+        next_ = row[row.index(id) + 1] if row.index(id) + 1 < len(row) else ""
+        kind = DecisionKind.MOVE
+        self.do(
+            f"move: {id}",
+            [Step(kind=kind, target=id, payload={"before": before})],
+            [Step(kind=kind, target=id, payload={"before": next_})],
         )
 
     # ----------------------------------------------------------------- kernels

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
-from kerneltui.records import DecisionKind, Idea, IdeaStatus
+from kerneltui.records import DecisionKind, Idea, IdeaStatus, in_order
 from kerneltui.tui import details, words
 from kerneltui.tui.render import one_line
 from kerneltui.tui.screens.listing import Listing
@@ -30,8 +30,10 @@ class ReviewScreen(Listing):
         Binding("e", "edit", show=False),
         Binding("a", "add", show=False),
         Binding("z", "undo", show=False),
+        Binding("J", "move(1)", show=False),
+        Binding("K", "move(-1)", show=False),
     ]
-    keys = (("y", "approve"), ("x", "reject"), ("e", "edit"), ("a", "add your own"), ("Y", "approve all"), ("z", "undo"),
+    keys = (("y", "approve"), ("x", "reject"), ("e", "edit"), ("a", "add your own"), ("J K", "move"), ("Y", "approve all"), ("z", "undo"),
             ("esc", "back"))  # fmt: skip
 
     def __init__(self, main: MainScreen) -> None:
@@ -45,7 +47,8 @@ class ReviewScreen(Listing):
 
     def refill(self) -> None:
         tree = self.main.model.tree
-        found = [idea for idea in tree.ideas.values() if idea.status is IdeaStatus.PROPOSED]
+        found = [idea for idea in in_order(tree.ideas.values()) if idea.status is IdeaStatus.PROPOSED]
+        here = self.idea.id if self.idea else ""
         if found == self.ideas and self.list.lines:
             self._fill()
             return
@@ -59,6 +62,8 @@ class ReviewScreen(Listing):
             [(" The idea", "")],
         )
         self._fill()
+        if here:  # the cursor stays on its idea when that moves
+            self.list.move_to(next((row for row, idea in enumerate(found) if idea.id == here), self.list.cursor))
         self.show_about()
 
     def _fill(self) -> None:
@@ -108,6 +113,16 @@ class ReviewScreen(Listing):
             DecisionKind.REJECT,
             [idea for idea in self.ideas if not self.main.model.asked(idea.id)],
         )
+
+    def action_move(self, by: int) -> None:
+        """One row up or down among the proposed ideas of its round."""
+        row = self.list.cursor + by
+        if self.idea is None or not 0 <= row < len(self.ideas) or self.ideas[row].round != self.idea.round:
+            return
+        behind = self.ideas[row + 1 :] if by > 0 else self.ideas[row:]
+        before = next((idea.id for idea in behind if idea.round == self.idea.round), "")
+        self.main.hands.move(self.idea.id, before)
+        self.say(f"moved {self.idea.id}; code is written in this order; z undoes", "human")
 
     def action_edit(self) -> None:
         if self.idea is not None and self.main.tree_list.go_to(self.idea.id):
