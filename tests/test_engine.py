@@ -320,8 +320,10 @@ async def test_proposed_ideas_are_moved_among_those_of_their_round(tmp_path: Pat
         assert third == in_order(read(folder).ideas.values())[-1].id
         state, words = await viewer.decide(DecisionKind.MOVE, third, before="i999")
         assert ("refused", "`i999` is no other idea of round 1") == (state, words)
+        await viewer.decide(DecisionKind.PAUSE)
         for id in names:
             await viewer.decide(DecisionKind.APPROVE, id)
+        await viewer.decide(DecisionKind.RESUME)
         await viewer.until(finished)
     written = [ask.idea.id for ask in author.asked if ask.purpose == "write" and ask.idea]
     assert third == written[-1]
