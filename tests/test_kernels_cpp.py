@@ -13,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from kerneltui.authors.playbook import read_playbook
+from kerneltui.authors.sweep import declared, default_point, is_legal
 from kerneltui.problems import list_problems, starters
 from kerneltui.records import Language
 
@@ -86,6 +88,24 @@ def test_playbooks_lead_through_three_rounds_of_cpp(name: str) -> None:
     depth = {key: rounds_to(by_key, key) for key in real}
     assert len([key for key in real if depth[key] == 1]) >= 4
     assert max(depth.values()) >= 3
+
+
+@pytest.mark.parametrize("name", ["softmax", "layernorm", "conv2d_relu_maxpool", "matmul_fp32"])
+def test_whatever_survives_two_rounds_has_a_card_to_go_on_with(name: str) -> None:
+    (problem,) = [problem for problem in list_problems() if problem.name == name]
+    cards = {card.key: card for card in read_playbook(problem) if card.written_in(Language.CPP)}
+    grounds = {card.builds_on for card in cards.values()}
+    by_key = {key: {"builds_on": card.builds_on} for key, card in cards.items()}
+    assert [key for key in cards if rounds_to(by_key, key) < 3 and key not in grounds] == []
+
+
+@pytest.mark.parametrize("name", ["softmax", "layernorm", "conv2d_relu_maxpool", "matmul_fp32"])
+def test_no_kernel_is_dealt_twice_and_settings_are_declared(name: str) -> None:
+    (problem,) = [problem for problem in list_problems() if problem.name == name]
+    dealt = [variant for card in read_playbook(problem) for variant in card.written_in(Language.CPP)]
+    points = [default_point(declared(v.source), v.source, v.defines) for v in dealt]
+    assert len({(v.source, point) for v, point in zip(dealt, points, strict=True)}) == len(dealt)
+    assert [v.name for v, p in zip(dealt, points, strict=True) if not is_legal(declared(v.source), p)] == []
 
 
 def rounds_to(by_key: dict[str, Any], key: str) -> int:

@@ -54,6 +54,10 @@ async def test_a_card_is_dealt_to_a_parent_that_came_from_its_ground(tmp_path: P
     assert "every card is dealt, and no tunable of this parent has an untried setting" == elsewhere.problem
     lost = await ideas(problem, used_keys=used, lineage=("wide",), round=2, round_keys=frozenset({"wide"}))
     assert ["wide-tiles"] == [draft.key for draft in lost.ideas]
+    early = await ideas(
+        problem, used_keys=used, new_keys=frozenset({"tiles"}), lineage=("wide",), round_keys=frozenset({"wide"}), round=2
+    )
+    assert () == early.ideas
 
 
 async def test_kernels_of_a_card_are_written_one_by_one(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ class Material:
     profile: dict[str, str] = field(default_factory=dict)  # counters of the parent, where it was profiled
     templates: dict[str, str] = field(default_factory=dict)  # overrides from the session folder, by file name
     used_keys: frozenset[str] = frozenset()  # playbook cards that are in the tree already
+    new_keys: frozenset[str] = frozenset()  # those of them that were dealt in this very round
     lineage: tuple[str, ...] = ()  # keys of the ideas from the reference down to the parent
     round_keys: frozenset[str] = frozenset()  # keys in the lineage of any parent of this round
     tried_settings: frozenset[tuple[tuple[str, str], ...]] = frozenset()  # tunables tried on the parent's source

@@ -11,6 +11,7 @@ import math
 import os
 import re
 import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -157,6 +158,11 @@ def cost_usd(price: Price | None, tokens_in: int | None, tokens_out: int | None,
 def estimate_tokens(prompt: str) -> int:
     """More tokens than any known tokenizer makes of a prompt like ours."""
     return len(prompt.encode("utf-8", "replace")) // BYTES_PER_TOKEN + EXTRA_TOKENS
+
+
+def worst_cases(authors: Sequence[AuthorSettings], prompt: str) -> dict[str, tuple[int | None, float | None]]:
+    """The same for one question like this, by author; what is scripted costs nothing."""
+    return {a.label: (0, 0.0) if a.kind == "playbook" else worst_case(prompt, a) for a in authors}
 
 
 def worst_case(prompt: str, settings: AuthorSettings) -> tuple[int | None, float | None]:

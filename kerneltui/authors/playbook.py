@@ -118,11 +118,15 @@ class PlaybookAuthor:
         return further + [card for card in unused if not card.builds_on]
 
     def orphans(self, material: Material) -> list[Card]:
-        """Unused cards whose ground did not survive into this round: worth a try on another."""
+        """Unused cards whose ground did not survive into this round: worth a try on another.
+
+        A ground that is still to be dealt or judged may yet bear them itself.
+        """
         if material.round < 2:
             return []
-        lost = [card for card in self.unused(material) if card.builds_on and card.builds_on not in material.round_keys]
-        return [card for card in lost if card.builds_on not in material.lineage]
+        alive = material.round_keys.union(material.lineage)
+        coming = {card.key for card in self.unused(material)} | material.new_keys
+        return [card for card in self.unused(material) if card.builds_on and card.builds_on not in alive | coming]
 
     def write(self, key: str, material: Material, index: int) -> Answer:
         """The `index`-th kernel of a card, or the `index`-th setting of a refinement."""

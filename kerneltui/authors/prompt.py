@@ -14,7 +14,15 @@ from kerneltui.authors import Ask, Material, Tried
 from kerneltui.authors.describing import describe_device, describe_failure, describe_resources, microseconds
 from kerneltui.contract import words
 from kerneltui.errors import SettingsError
-from kerneltui.records import Language
+from kerneltui.records import Language, Problem
+
+CONTEXT_CHARACTERS = 8_000  # contract, device, rules and a parent's source, where no prompt can be made yet
+
+
+def first_prompt(problem: Problem) -> str:
+    """As long as a first prompt will be, before device and contract are known."""
+    return problem.source + read_template("ideas.md") + " " * CONTEXT_CHARACTERS
+
 
 TEMPLATES = Path(__file__).with_name("templates")
 FILES = {"ideas": "ideas.md", "write": "write.md", "repair": "repair.md"}

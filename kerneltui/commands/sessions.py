@@ -167,12 +167,24 @@ def new(problem: str, name: str | None, author: tuple[str, ...], **options: Any)
         from kerneltui.tui.engines import start_engine
 
         start_engine(folder)
+    forecast, said = first_forecast(loaded, replace(settings, **widths))
     if options["as_json"]:
-        print_json({"session": folder.name, "folder": str(folder)})
+        print_json({"session": folder.name, "folder": str(folder), "forecast": forecast})
     else:
+        click.echo(f"forecast: {said}")
         click.echo(
             f"made {folder}; {'its engine runs' if options['start'] else f'start it with: kerneltui run {folder.name}'}"
         )
+
+
+def first_forecast(problem: Problem, settings: Settings) -> tuple[Any, str]:
+    """What the whole search may take at most, as a record and in words."""
+    from kerneltui.authors.money import worst_cases
+    from kerneltui.authors.prompt import first_prompt
+    from kerneltui.search.forecast import before_start, words_on_all
+
+    found = before_start(settings, worst_cases(settings.authors, first_prompt(problem)))
+    return found, words_on_all(found, settings)
 
 
 def session_json(folder: Path, tree: Tree) -> dict[str, Any]:

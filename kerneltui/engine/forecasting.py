@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kerneltui.authors.money import worst_case
-from kerneltui.authors.prompt import read_template
+from kerneltui.authors.money import worst_cases
+from kerneltui.authors.prompt import first_prompt
 from kerneltui.engine.pasting import open_to_look, question_on
 from kerneltui.engine.session import Session
 from kerneltui.errors import UsageError
-from kerneltui.records import AuthorSettings
-from kerneltui.search.forecast import Forecast, WorstCases, forecast
-from kerneltui.search.plan import SCRIPTED
+from kerneltui.search.forecast import Forecast, forecast
 from kerneltui.store import Store
-
-CONTEXT_CHARACTERS = 8_000  # contract, device, rules and a parent's source, where no prompt can be made yet
 
 
 def forecast_of(store: Store) -> Forecast:
@@ -23,7 +19,7 @@ def forecast_of(store: Store) -> Forecast:
     try:
         prompt = question_on(open_to_look(store), "reference", "ideas").prompt
     except UsageError:
-        prompt = store.read_problem().source + read_template("ideas.md") + " " * CONTEXT_CHARACTERS
+        prompt = first_prompt(store.read_problem())
     return forecast(tree, tree.settings, worst_cases(tree.settings.authors, prompt))
 
 
@@ -36,8 +32,3 @@ def forecast_in(session: Session, parents: Sequence[str]) -> Forecast:
     worst = worst_cases(session.settings.authors, prompt)
     out = {*session.out, *session.broke}
     return forecast(session.tree, session.settings, worst, parents=parents, out=out)
-
-
-def worst_cases(authors: Sequence[AuthorSettings], prompt: str) -> WorstCases:
-    """The most tokens and dollars of one question like this, by author."""
-    return {a.label: (0, 0.0) if a.kind in SCRIPTED else worst_case(prompt, a) for a in authors}

@@ -42,6 +42,7 @@ def gather(session: Session, parent: Variant | None, notes_of: Idea | None = Non
         templates=templates(session),
         policy=session.settings.policy,
         used_keys=frozenset(idea.key for idea in tree.ideas.values() if idea.key),
+        new_keys=frozenset(i.key for i in tree.ideas.values() if i.key and i.round >= session.status.round),
         lineage=lineage_keys(session, parent),
         round_keys=frozenset(
             key for id_ in session.status.parents for key in lineage_keys(session, tree.variants.get(id_))

@@ -82,6 +82,27 @@ def forecast(
     return _with_remarks(found, settings, spend(tree), tree.status.active_s)
 
 
+def before_start(settings: Settings, worst: WorstCases) -> Forecast:
+    """All rounds of a search that has not begun, at their worst: the first from the reference and a starter."""
+    tree = Tree(settings=settings)
+    rounds = [forecast(tree, settings, worst, parents=("", "starter"))]
+    rounds += [forecast(tree, settings, worst, parents=("",) * settings.beam)] * (settings.rounds - 1)
+    tokens = [found.tokens for found in rounds]
+    whole = Forecast(
+        round=settings.rounds,
+        parents=max(found.parents for found in rounds),
+        ideas=sum(found.ideas for found in rounds),
+        calls=sum(found.calls for found in rounds),
+        evaluations=sum(found.evaluations for found in rounds),
+        tokens=None if None in tokens else sum(filter(None, tokens)),
+        usd=sum(found.usd for found in rounds),
+        unknown_calls=sum(found.unknown_calls for found in rounds),
+        wall_s=None,
+        basis=WORST,
+    )
+    return _with_remarks(whole, settings, spend(tree), 0.0)
+
+
 def expected_parents(tree: Tree, settings: Settings) -> int:
     """How many parents the next round will have, as things stand."""
     if tree.status.round == 0:
@@ -208,14 +229,24 @@ def _with_remarks(found: Forecast, settings: Settings, used: Spend, active_s: fl
 
 def words(found: Forecast) -> str:
     """`round 2: 12 questions, about 45,000 tokens, $0.31, 30 evaluations, 4 min (as the rounds so far)`."""
+    return _words(f"round {found.round}", found)
+
+
+def words_on_all(found: Forecast, settings: Settings) -> str:
+    """The same of a whole search; a budget ends it sooner."""
+    return _words(f"all {settings.rounds} rounds", found)
+
+
+def _words(what: str, found: Forecast) -> str:
     exact = "about" if found.basis == HISTORY else "at most"
-    parts = [f"{found.calls} question{'s' if found.calls != 1 else ''}"]
+    parts: list[str] = []
     if found.calls:
+        parts.append(f"{found.calls} question{'s' if found.calls != 1 else ''}")
         parts.append("tokens unknown" if found.tokens is None else f"{found.tokens:,} tokens")
         parts.append(_money(found))
     parts.append(f"{found.evaluations} evaluations")
     parts.append("time unknown" if found.wall_s is None else _time(found.wall_s))
-    said = f"round {found.round}: {exact} {', '.join(parts)} ({found.basis})"
+    said = f"{what}: {exact} {', '.join(parts)} ({found.basis})"
     return said + "".join(f"; {remark}" for remark in found.remarks)
 
 

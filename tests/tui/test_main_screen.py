@@ -424,6 +424,8 @@ async def test_a_new_session_from_home(tmp_path: Path, open_app: OpenApp) -> Non
         await pilot.pause(0.1)
         assert "session.toml" in screen_text(pilot)  # a broken file is not taken
         area.load_text(area.text.replace("rounds = many", "rounds = 7"))
+        await wait_for(pilot, lambda: "forecast  all 7 rounds" in screen_text(pilot))
+        assert "-mine --rounds 7" in screen_text(pilot)
         await pilot.press("ctrl+o")
         await wait_for(pilot, lambda: "No engine has run here yet" in screen_text(pilot))
         name = f"{pilot.app.screen.model.problem.name}-mine"

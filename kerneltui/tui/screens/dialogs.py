@@ -13,6 +13,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
+from textual.timer import Timer
 from textual.widgets import Input, TextArea
 
 from kerneltui.tui import drafts
@@ -106,13 +107,17 @@ class Pick(ModalScreen[str | None]):
         self.dismiss(event.key if event.key in dict(self.choices) else None)
 
 
+REMARK_S = 0.3  # after the last key, before remarks are made anew
+
+
 class Editor(ModalScreen[str | None]):
     """A text to edit; kept as a draft while it is typed, so that escape loses nothing."""
 
     DEFAULT_CSS = (
         "Editor { align: center middle; }"
         " Editor > Vertical { width: 92%; height: 88%; background: $panel; }"
-        " Editor TextArea { border: none; height: 1fr; padding: 0 1; }" + QUIET_INPUT
+        " Editor TextArea { border: none; height: 1fr; padding: 0 1; }"
+        " Editor #editor-remarks { height: 5; padding: 0 1; }" + QUIET_INPUT
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", show=False, priority=True),
@@ -131,8 +136,11 @@ class Editor(ModalScreen[str | None]):
         path_line: bool = False,
         read_path: Callable[[str], tuple[str, str]] | None = None,
         check: Callable[[str], str] | None = None,
+        remarks: Callable[[str, int], list[Line]] | None = None,
     ) -> None:
         super().__init__()
+        self.remarks = remarks  # lines under the text, which follow what is typed
+        self.remarking: Timer | None = None
         self.heading, self.text, self.draft, self.send, self.hint = title, text, draft, send, hint
         self.path_line, self.read_path, self.check = path_line, read_path, check
         self.path = ""
@@ -150,6 +158,10 @@ class Editor(ModalScreen[str | None]):
             area = TextArea(kept or self.text, show_line_numbers=True, tab_behavior="indent", id="editor-text")
             area.cursor_blink = False
             yield area
+            if self.remarks is not None:
+                lines = TextLines(id="editor-remarks")
+                lines.can_focus = False
+                yield lines
             yield OneLine(id="editor-hint")
             yield OneLine(id="editor-keys")
         self._from_draft = bool(kept) and kept != self.text
@@ -162,6 +174,13 @@ class Editor(ModalScreen[str | None]):
             keys += [(f" {key}", "key"), (f" {name} ", "muted")]
         self.query_one("#editor-keys", OneLine).set(keys)
         self.query_one("#editor-path" if self.path_line else "#editor-text").focus()
+        self.call_after_refresh(self.remark)
+
+    def remark(self) -> None:
+        """Say what there is to say of the text as it stands."""
+        if self.remarks is not None:
+            lines = self.query_one("#editor-remarks", TextLines)
+            lines.show(self.remarks(self.area.text, lines.size.width or self.app.size.width - 8))
 
     def say(self, text: str, token: str = "error") -> None:
         """One line under the text."""
@@ -173,6 +192,10 @@ class Editor(ModalScreen[str | None]):
         return self.query_one("#editor-text", TextArea)
 
     def on_text_area_changed(self, _: TextArea.Changed) -> None:
+        if self.remarks is not None:
+            if self.remarking is not None:
+                self.remarking.stop()
+            self.remarking = self.set_timer(REMARK_S, self.remark)
         if self.area.text not in ("", self.text):
             problem = drafts.save_draft(self.draft, self.area.text)
             if problem:

@@ -21,6 +21,7 @@ from kerneltui.tui.engines import is_running, start_engine
 from kerneltui.tui.render import fit, one_line, right
 from kerneltui.tui.screens.dialogs import Ask, Editor
 from kerneltui.tui.screens.listing import Listing
+from kerneltui.tui.setup import check_settings, setup_lines
 from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
 
 REFRESH_S = 2.0
@@ -200,9 +201,8 @@ class HomeScreen(Listing):
             if text is not None:
                 self._create(folder, text)
 
-        hint = f"the same as: kerneltui new {settings.problem} --name {name} --rounds {settings.rounds} --device {settings.device}"
         editor = Editor(f"Settings of {name} (session.toml)", dump_settings(settings), draft=drafts.draft_path(folder, "settings", ".toml"),
-                        send="makes the session", hint=hint, check=_check_settings)  # fmt: skip
+                        send="makes the session", check=check_settings, remarks=lambda text, width: setup_lines(text, name, width))  # fmt: skip
         self.app.push_screen(editor, take)
 
     def _create(self, folder: Path, text: str) -> None:
@@ -242,14 +242,6 @@ def _check_name(text: str) -> str:
     if not name or name.startswith((".", "-")) or "/" in name or not name.isprintable():
         return "a name without slashes, not beginning with a dot or a dash"
     return f"{name} exists already" if (sessions_folder() / name).exists() else ""
-
-
-def _check_settings(text: str) -> str:
-    try:
-        load_problem(parse_settings(text, "session.toml").problem)
-    except KernelTuiError as error:
-        return str(error)
-    return ""
 
 
 def _session_line(known: Known, times: str, screen: HomeScreen) -> Line:
