@@ -525,6 +525,7 @@ class Worker:
     doing: str = ""  # "" is idle
     node: str = ""
     since: float = 0.0
+    until: float = 0.0  # when a provider's rate limit lets it go on; 0: it does not wait
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

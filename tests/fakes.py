@@ -161,6 +161,7 @@ class FakeAuthor:
     worst_usd: float | None = 0.02
     worst_tokens: int | None = 2000
     delay_s: float = 0.0
+    limited_s: float = 0.0  # what its provider still makes it wait
     failures: list[AuthorError] = field(default_factory=list)
     log: Path | None = None
     asked: list[Ask] = field(default_factory=list)
@@ -187,6 +188,9 @@ class FakeAuthor:
         self._note("answered", ask)
         reply = Reply(text="an answer", model="fake", finish_reason="stop", tokens_in=100, tokens_out=200)
         return replace(made, reply=replace(reply, cost_usd=self.cost_usd, latency_s=self.delay_s))
+
+    def waits_s(self) -> float:
+        return self.limited_s
 
     async def aclose(self) -> None:
         pass

@@ -921,3 +921,15 @@ async def test_changed_settings_of_an_author_count_from_the_next_question_on(tmp
         assert isinstance(changed, CommandAuthor) and 5.0 == changed.settings.timeout_s
         said = "agent is asked with its new settings from now on"
         assert said in [event.text for event in store.read_events()]
+
+
+async def test_an_author_that_waits_for_its_provider_says_until_when(tmp_path: Path) -> None:
+    author = FakeAuthor(delay_s=60.0, limited_s=20.0)
+    folder = make(tmp_path, authors=(LLM,), rounds=1)
+    async with running(folder, authors={LLM.label: author}) as viewer:
+        tree = await viewer.until(lambda t: any(worker.until for worker in t.status.workers))
+        (waits, *_) = [worker for worker in tree.status.workers if worker.until]
+        assert waits.name.startswith(f"author {LLM.label} ")
+        assert 18 < waits.until - time.time() <= 21
+        author.limited_s = 0.0
+        await viewer.until(lambda t: t.status.workers and not any(worker.until for worker in t.status.workers))

@@ -90,7 +90,7 @@ def test_playbooks_lead_through_three_rounds_of_cpp(name: str) -> None:
     assert max(depth.values()) >= 3
 
 
-@pytest.mark.parametrize("name", ["softmax", "layernorm", "conv2d_relu_maxpool", "matmul_fp32"])
+@pytest.mark.parametrize("name", ["softmax"])
 def test_whatever_survives_two_rounds_has_a_card_to_go_on_with(name: str) -> None:
     (problem,) = [problem for problem in list_problems() if problem.name == name]
     cards = {card.key: card for card in read_playbook(problem) if card.written_in(Language.CPP)}

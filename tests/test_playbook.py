@@ -55,7 +55,12 @@ async def test_a_card_is_dealt_to_a_parent_that_came_from_its_ground(tmp_path: P
     lost = await ideas(problem, used_keys=used, lineage=("wide",), round=2, round_keys=frozenset({"wide"}))
     assert ["wide-tiles"] == [draft.key for draft in lost.ideas]
     early = await ideas(
-        problem, used_keys=used, new_keys=frozenset({"tiles"}), lineage=("wide",), round_keys=frozenset({"wide"}), round=2
+        problem,
+        used_keys=used,
+        new_keys=frozenset({"tiles"}),
+        lineage=("wide",),
+        round_keys=frozenset({"wide"}),
+        round=2,
     )
     assert () == early.ideas
 

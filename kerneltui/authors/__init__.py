@@ -137,5 +137,8 @@ class Author(Protocol):
             AuthorStopped: this author is out for the session.
         """
 
+    def waits_s(self) -> float:
+        """How long a rate limit still holds it up."""
+
     async def aclose(self) -> None:
         """Let go of connections."""

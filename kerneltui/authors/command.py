@@ -100,6 +100,10 @@ class CommandAuthor:
         # Whether the answer is whole is the program's secret: "" lets the parser look for loose ends.
         return replace(read_answer(ask, replace(reply, finish_reason="")), reply=reply)
 
+    def waits_s(self) -> float:
+        """No provider holds it up."""
+        return 0.0
+
     async def aclose(self) -> None:
         """Nothing is held between calls."""
 

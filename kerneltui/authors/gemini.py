@@ -89,9 +89,9 @@ class GeminiAuthor:
         """Answer a prepared question; see the protocol."""
         return await self.line.call(ask, self.parameters, self.send, on_text)
 
-    def waiting(self) -> str:
-        """For the screen: how long the provider asked to wait; "" when it did not."""
-        return self.line.waiting()
+    def waits_s(self) -> float:
+        """For the screen: how long the provider's rate limit still holds it up."""
+        return self.line.waits_s()
 
     async def aclose(self) -> None:
         """Let go of connections."""

@@ -103,10 +103,9 @@ class Line:
     gate: Gate = field(default_factory=Gate)
     refused: set[str] = field(default_factory=set)
 
-    def waiting(self) -> str:
-        """For the screen: that the provider asked to wait, and how long still."""
-        left = self.gate.left_s()
-        return f"rate limit: sends again in {left:.0f} s" if left > 0 else ""
+    def waits_s(self) -> float:
+        """How long still, where the provider asked to wait."""
+        return self.gate.left_s()
 
     async def call(
         self,

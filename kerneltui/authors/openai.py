@@ -92,9 +92,9 @@ class OpenAIAuthor:
             return await self.line.call(ask, self.chat_parameters, self.send_chat, on_text)
         return await self.line.call(ask, self.responses_parameters, self.send_responses, on_text)
 
-    def waiting(self) -> str:
-        """For the screen: how long the provider asked to wait; "" when it did not."""
-        return self.line.waiting()
+    def waits_s(self) -> float:
+        """For the screen: how long the provider's rate limit still holds it up."""
+        return self.line.waits_s()
 
     async def aclose(self) -> None:
         """Let go of connections."""

@@ -82,6 +82,10 @@ class PlaybookAuthor:
         made = self._answer(ask)
         return replace(made, reply=Reply(text=_say(made), tokens_in=0, tokens_out=0, cost_usd=0.0, latency_s=0.0))
 
+    def waits_s(self) -> float:
+        """No provider holds it up."""
+        return 0.0
+
     async def aclose(self) -> None:
         """There is nothing to let go of."""
 

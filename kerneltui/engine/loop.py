@@ -299,7 +299,7 @@ class _Engine:
     async def beat(self) -> None:
         """Say how things are: at once when that changed, else now and then."""
         session, now = self.session, time.monotonic()
-        status = replace(session.status, workers=tuple(session.workers.values()))
+        status = replace(session.status, workers=self.roster.at_work())
         same = (
             self.said is not None
             and replace(status, active_s=self.said.active_s, heartbeat=self.said.heartbeat) == self.said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -10,7 +11,9 @@ from kerneltui.authors.opening import open_author
 from kerneltui.engine.questions import put_out
 from kerneltui.engine.session import Session
 from kerneltui.errors import AuthorStopped
-from kerneltui.records import AuthorSettings
+from kerneltui.records import AuthorSettings, Worker
+
+SAME_S = 1.0  # clocks differ by less
 
 
 class Roster:
@@ -20,6 +23,7 @@ class Roster:
         self.session = session
         self.given = given
         self.settings: dict[str, AuthorSettings] = {}
+        self.until: dict[str, float] = {}  # when those go on that wait for their providers
         self.retired: list[Author] = []  # replaced when their settings changed, closed at the end
 
     async def call(self) -> None:
@@ -45,7 +49,23 @@ class Roster:
         """Whether an open author has these settings; its share of the work is no setting of its own."""
         return replace(self.settings[settings.label], share=settings.share) == settings
 
+    def at_work(self) -> tuple[Worker, ...]:
+        """What every worker does; those of an author that waits for its provider say until when."""
+        session, now = self.session, time.time()
+        until: dict[str, float] = {}
+        for label, author in session.authors.items():
+            if (left := author.waits_s()) > 0:
+                before = self.until.get(label, 0.0)
+                until[label] = before if abs(before - now - left) < SAME_S else now + left
+        self.until = until
+        return tuple(replace(worker, until=until.get(author_of(worker), 0.0)) for worker in session.workers.values())
+
     @property
     def everyone(self) -> list[Author]:
         """All that has to be closed."""
         return [*self.session.authors.values(), *self.retired]
+
+
+def author_of(worker: Worker) -> str:
+    """The label in `author LABEL NUMBER`."""
+    return worker.name.removeprefix("author ").rpartition(" ")[0] if worker.name.startswith("author ") else ""

@@ -114,6 +114,12 @@ def workers(model: Model, glyphs: Glyphs, now: float, width: int) -> list[Line]:
         if not worker.doing or resting:
             found.append([(f" {name}", "muted"), (" idle" if not resting else " -", "muted")])
             continue
+        if worker.until > now:
+            left = words.span_text(worker.until - now)
+            found.append(
+                [(f" {name} ", ""), (fit(worker.node, 8), "muted"), (f" rate limit, goes on in {left}", "warning")]
+            )
+            continue
         spent = words.span_text(now - worker.since) if worker.since else ""
         doing = cut(one_line(worker.doing), max(8, width - (38 if width >= 70 else 32)), glyphs.cut)
         found.append([(f" {name} ", ""), (fit(worker.node, 8), "muted"), (f" {doing}", "run"), (f"  {spent}", "muted")])
