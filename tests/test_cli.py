@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from kerneltui.cli import COMMANDS, group
 from kerneltui.commands.output import EXIT_STATUS, exit_status, printable, table, time_text
 from kerneltui.commands.sessions import free_name, parse_author
 from kerneltui.errors import UsageError
-from kerneltui.records import Idea, Outcome, Problem, Settings, Variant
+from kerneltui.records import Idea, Outcome, Problem, Settings, Stage, Variant, VariantState
 from kerneltui.store import Store
 
 ROOT = Path(__file__).parent.parent
@@ -173,3 +174,43 @@ def test_authors_on_the_command_line() -> None:
     assert ("claude", "-p", "x y") == parse_author("command:claude -p 'x y'").command
     with pytest.raises(UsageError, match="needs the program"):
         parse_author("command")
+
+
+@pytest.fixture
+def failed(sessions: Path) -> Path:
+    with Store.open(sessions / "s", write=True) as store:
+        for number, (outcome, message) in enumerate(
+            [
+                (Outcome.COMPILE_ERROR, "kernel.cpp:7: 'flaot' does not name a type"),
+                (Outcome.COMPILE_ERROR, "kernel.cpp:90: 'doubel' does not name a type"),
+                (Outcome.MISMATCH, "3 of 40 elements are wrong"),
+                (Outcome.CORRECT, ""),
+            ],
+            start=2,
+        ):
+            row = Variant(id=f"v{number:05}", idea="i001", round=1, state=VariantState.DONE, outcome=outcome)
+            stage = Stage.COMPILE if outcome is Outcome.COMPILE_ERROR else Stage.CHECK
+            store.put_variants([replace(row, stage=stage, message=message, median_us=None if message else 5.0)])
+    return sessions
+
+
+def test_failures_come_in_groups(failed: Path) -> None:
+    done = CliRunner().invoke(group, ["failures", "s"])
+    assert 0 == done.exit_code, done.output
+    lines = done.output.splitlines()
+    assert ["compile", "2", "r1", "1", "v00003"] == lines[1].split()[:5]
+    assert "does not name a type" in lines[1]
+    found = json.loads(CliRunner().invoke(group, ["failures", "s", "--json"]).output)["failures"]
+    assert [["v00002", "v00003"], ["v00004"]] == [each["variants"] for each in found]
+
+
+def test_nothing_has_failed(sessions: Path) -> None:
+    assert "nothing has failed\n" == CliRunner().invoke(group, ["failures", "s"]).output
+
+
+def test_show_takes_the_filter_of_the_screen(failed: Path) -> None:
+    shown = json.loads(CliRunner().invoke(group, ["show", "s", "--json", "--filter", "state:ok"]).output)
+    assert ["v00005"] == [variant["id"] for variant in shown["variants"]]
+    wrong = CliRunner().invoke(group, ["show", "s", "--filter", "speed>fast"])
+    assert isinstance(wrong.exception, UsageError)
+    assert "at column" in str(wrong.exception)

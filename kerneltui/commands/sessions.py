@@ -1,10 +1,9 @@
-"""new, ls, show, status, log."""
+"""new, ls, and what other commands ask of sessions."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,21 +13,16 @@ import click
 
 from kerneltui.commands.judging import parse_sizes
 from kerneltui.commands.output import (
-    VARIANT_HEADER,
     print_json,
-    print_verdict,
     printable,
     speedup_json,
-    speedup_text,
     table,
     time_text,
-    variant_row,
-    verdict_json,
 )
 from kerneltui.errors import KernelTuiError, SessionError, UsageError
 from kerneltui.evaluator.build_cache import cache_folder
 from kerneltui.records import AuthorSettings, Budget, Problem, Settings, Tree, Variant
-from kerneltui.store import Store, find_session, list_sessions, sessions_folder
+from kerneltui.store import Store, list_sessions, sessions_folder
 
 NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -312,31 +306,6 @@ def variant_json(variant: Variant) -> dict[str, Any]:
     }
 
 
-@click.command()
-@click.argument("session")
-@click.argument("node", required=False)
-@click.option("--source", is_flag=True, help="Only the variant's source.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-def show(session: str, node: str | None, source: bool, as_json: bool) -> None:
-    """Show SESSION, or one NODE of it: an idea (i001) or a variant (v00001)."""
-    folder = find_session(session)
-    with Store.open(folder) as store:
-        tree = store.read_tree()
-        if node is None:
-            print_json(tree_json(folder, tree)) if as_json else print_tree(folder, tree)
-        elif node in tree.variants:
-            show_variant(store, tree.variants[node], source, as_json)
-        elif node in tree.ideas:
-            idea = tree.ideas[node]
-            if as_json:
-                print_json({"idea": idea, "variants": [variant_json(v) for v in tree.of_idea(node)]})
-            else:
-                click.echo(printable(f"{idea.id}  round {idea.round}  {idea.status}  {idea.title}\n\n{idea.text}\n"))
-                click.echo(table(VARIANT_HEADER, [variant_row(v) for v in tree.of_idea(node)]))
-        else:
-            raise unknown_node(folder, tree, node)
-
-
 def unknown_node(folder: Path, tree: Tree, node: str) -> SessionError:
     """The error for a node that is not there."""
     import difflib
@@ -344,80 +313,3 @@ def unknown_node(folder: Path, tree: Tree, node: str) -> SessionError:
     near = difflib.get_close_matches(node, [*tree.ideas, *tree.variants], n=3)
     hint = f"Near it: {', '.join(near)}." if near else f"It has {len(tree.ideas)} ideas, {len(tree.variants)} variants."
     return SessionError(f"{folder.name}: no node `{node}`. {hint}")
-
-
-def print_tree(folder: Path, tree: Tree) -> None:
-    """A session for people."""
-    best = tree.best()
-    words = f"{folder.name}: {live_state(tree)}"
-    if tree.status.reason:
-        words += f" ({tree.status.reason})"
-    if best:
-        words += f"; best {best.id} {time_text(best.median_us)}, {speedup_text(best.speedup) or '?'} vs eager"
-    click.echo(printable(words))
-    for notice in tree.status.notices:
-        click.echo(f"note: {printable(notice)}")
-    for idea in tree.ideas.values():
-        click.echo(printable(f"r{idea.round} {idea.id} {idea.status:9} {idea.title}"))
-    if tree.variants:
-        click.echo(table(VARIANT_HEADER, [variant_row(variant) for variant in tree.variants.values()]))
-
-
-def show_variant(store: Store, variant: Variant, source: bool, as_json: bool) -> None:
-    """One variant with source and verdict."""
-    candidate = store.read_candidate(variant.candidate) if variant.candidate else None
-    verdict = store.read_verdict(variant.id)
-    if source:
-        click.echo(candidate.source if candidate else "", nl=False)
-        return
-    if as_json:
-        print_json(
-            {
-                "variant": variant_json(variant),
-                "source": candidate.source if candidate else None,
-                "verdict": verdict_json(verdict) if verdict else None,
-                "call": store.read_call(variant.call) if variant.call else None,
-                "profile": store.read_profile(variant.candidate) if variant.candidate else None,
-            }
-        )
-        return
-    click.echo(table(VARIANT_HEADER, [variant_row(variant)]))
-    if verdict:
-        print_verdict(verdict)
-    if candidate:
-        click.echo("\n" + printable(candidate.source))
-
-
-@click.command()
-@click.argument("session")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
-def status(session: str, as_json: bool) -> None:
-    """What SESSION's engine does now; cheap, for scripts and prompts."""
-    folder = find_session(session)
-    with Store.open(folder) as store:
-        tree = store.read_tree()
-    row = session_json(folder, tree)
-    row["workers"] = tree.status.workers
-    if as_json:
-        print_json(row)
-        return
-    click.echo(printable(f"{folder.name}: {row['state']} {tree.status.reason}".rstrip()))
-    for worker in tree.status.workers:
-        click.echo(printable(f"  {worker.name:12} {worker.doing} {worker.node}".rstrip()))
-
-
-@click.command()
-@click.argument("session")
-@click.argument("node")
-def log(session: str, node: str) -> None:
-    """The compile or run log of variant NODE, without anything a terminal would obey."""
-    folder = find_session(session)
-    with Store.open(folder) as store:
-        tree = store.read_tree()
-        if node not in tree.variants:
-            raise unknown_node(folder, tree, node)
-        verdict = store.read_verdict(node)
-    if verdict is None:
-        sys.stderr.write(f"{node}: no verdict yet.\n")
-        return
-    click.echo(printable(verdict.log))

@@ -83,7 +83,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="app.quit", keys=("q",), title="close the viewer; the search goes on", short="quit", group="engine",
            command="quit"),
     # view
-    Action(id="view.filter", keys=("slash",), title="filter the tree", short="filter",
+    Action(id="view.filter", keys=("slash",), title="filter the tree", short="filter", twin="show SESSION --filter TEXT",
            argument="TEXT", command="filter"),
     Action(id="view.next_match", keys=("n",), title="next failure; in a log: next error", short="next error", command="next failure"),
     Action(id="view.previous_match", keys=("N",), title="previous failure; in a log: previous error"),
@@ -101,7 +101,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="view.compare", keys=("c",), title="compare two marked variants", argument="A B", command="compare",
            twin="show SESSION A B"),
     Action(id="view.failures", keys=("f",), title="failures, grouped by what went wrong", short="failures",
-           twin="show SESSION", command="failures"),
+           twin="failures SESSION", command="failures"),
     Action(id="view.review", keys=("V",), title="review proposed ideas", command="review"),
     Action(id="view.lineage", keys=("L",), title="lineage: the way here, with the gain of every step", command="lineage",
            twin="show SESSION NODE"),

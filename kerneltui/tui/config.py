@@ -3,6 +3,8 @@
 theme = "kt-dark"     paint_hz = 4     mouse = true     ascii = false     editor = ""
 [keys]
 "branch.prune" = "x"
+[confirm]
+bulk_over = 50
 """
 
 from __future__ import annotations
@@ -19,9 +21,11 @@ from kerneltui.tui.actions import ACTIONS, FORBIDDEN, KEY_TEXT
 
 KINDS: dict[str, tuple[type, ...]] = {
     "theme": (str,), "paint_hz": (int, float), "mouse": (bool,), "ascii": (bool,), "editor": (str,), "keys": (dict,),
+    "confirm": (dict,),
 }  # fmt: skip
 VARIABLES = {"theme": "KERNELTUI_THEME", "editor": "KERNELTUI_EDITOR", "mouse": "KERNELTUI_MOUSE",
              "ascii": "KERNELTUI_ASCII", "paint_hz": "KERNELTUI_PAINT_HZ"}  # fmt: skip
+BULK_OVER = 50
 SLOWEST_HZ, FASTEST_HZ = 1.0, 10.0
 # Keys of the lists themselves, which no action can take over.
 TAKEN = frozenset({"j", "k", "g", "G", "h", "l", "0", "up", "down", "left", "right", "home", "end", "pageup", "pagedown",
@@ -39,7 +43,13 @@ class Config:
     ascii: bool = False
     editor: str = ""  # "" is $VISUAL, else $EDITOR, else vi
     keys: Mapping[str, str] = field(default_factory=dict)  # action -> keys, with commas
+    confirm: Mapping[str, Any] = field(default_factory=dict)
     sources: Mapping[str, str] = field(default_factory=dict)  # setting -> where it was said
+
+    @property
+    def bulk_over(self) -> int:
+        """More variants than this are asked about before they are pruned."""
+        return int(self.confirm.get("bulk_over", BULK_OVER))
 
 
 def config_path() -> Path:
@@ -103,6 +113,11 @@ def _merged(config: Config, values: Mapping[str, Any], source: str) -> Config:
             raise SettingsError(f"{source}: `{name}` is {value!r}; {wanted} is wanted.")
     if not SLOWEST_HZ <= values.get("paint_hz", SLOWEST_HZ) <= FASTEST_HZ:
         raise SettingsError(f"{source}: `paint_hz` is {values['paint_hz']}; from 1 to 10 paints a second are possible.")
+    for name, number in values.get("confirm", {}).items():
+        if name != "bulk_over":
+            raise SettingsError(f"{source}: [confirm] has no setting `{name}`.{_near(name, ['bulk_over'])}")
+        if not isinstance(number, int) or isinstance(number, bool) or number < 0:
+            raise SettingsError(f"{source}: [confirm] `bulk_over` is {number!r}; a number of variants is wanted.")
     changed = {name: value for name, value in values.items() if name != "keys"}
     keys = {**config.keys, **_read_keys(values.get("keys", {}), source)}
     sources = {**config.sources, **dict.fromkeys(values, source)}

@@ -49,6 +49,8 @@ def test_the_project_wins_over_the_person_and_the_environment_over_both(monkeypa
     ("text", "said"),
     [
         ("theme = 3", "`theme` is 3; str is wanted"),
+        ("[confirm]\nbulk = 3", "[confirm] has no setting `bulk`"),
+        ("[confirm]\nbulk_over = true", "a number of variants is wanted"),
         ("paint_hz = 50", "from 1 to 10 paints a second"),
         ("paint_hz = true", "int or float is wanted"),
         ("thema = 'x'", "unknown setting `thema`. Did you mean `theme`?"),

@@ -20,8 +20,6 @@ from kerneltui.tui.undo import Deed, History, Step, made_node
 if TYPE_CHECKING:
     from kerneltui.tui.screens.main import MainScreen
 
-BULK = 50  # more variants than this are asked about before they are pruned
-
 
 class Hands(Selection):
     """Turns keys into decisions. One per main screen."""
@@ -89,7 +87,7 @@ class Hands(Selection):
         name = f"pruned {_names(ids)}" + (f" with {words.count_text(count, 'variant')}" if count > 1 else "")
         done = [Step(kind=DecisionKind.PRUNE, target=id) for id in ids]
         undone = [Step(kind=DecisionKind.RESTORE, target=id) for id in ids]
-        if count > BULK:
+        if count > self.screen.app.config.bulk_over:  # type: ignore[attr-defined]
             question = f"prune {words.count_text(count, 'variant')}?"
             self.screen.confirm(question, lambda: self.do(name, done, undone))
         else:
