@@ -1,13 +1,16 @@
 """Makes the pictures of docs/tour.md from the real program on a session.
 
-python docs/img/make_pictures.py sessions/NAME
+python docs/img/make_pictures.py sessions/NAME [PICTURE...]
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from pathlib import Path
+
+from textual.worker import WorkerCancelled
 
 from kerneltui.tui.actions import key_table
 from kerneltui.tui.app import KernelTui
@@ -35,6 +38,8 @@ PICTURES = (
     ("inject", 120, 36, "kt-dark", ("i",)),
     ("palette", 100, 30, "kt-dark", ("colon", *"bud")),
     ("keys", 140, 40, "kt-light", ("question_mark",)),
+    ("review", 110, 30, "kt-dark", ("V",)),  # of a session with `review = true`
+    ("setup", 110, 34, "kt-dark", ("colon", *"home", "enter", "n", "enter")),
     ("home", 110, 30, "kt-dark", ("colon", *"home", "enter")),
 )
 
@@ -49,7 +54,8 @@ async def take(folder: Path, name: str, width: int, height: int, theme: str, key
         await pilot.pause(0.5)
         for key in keys:
             await pilot.press(key)
-            await app.workers.wait_for_complete()  # what a thread makes
+            with suppress(WorkerCancelled):  # of a screen that was left
+                await app.workers.wait_for_complete()  # what a thread makes
             await pilot.pause()
         await pilot.pause(1.5)
         text = app.export_screenshot(title=f"kerneltui {folder.name}")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+
 from kerneltui.records import Variant
 from kerneltui.tui import words
 from kerneltui.tui.render import plain, wrap
 from kerneltui.tui.widgets.linelist import Line
 
 BLANK: Line = ""
+# Not before a blank line, an indent, a list, a quote or a table; not after a colon or a fence.
+_BROKEN = re.compile(r"(?<![\n:`])\r?\n(?=[^\W\d_]|[\"'(\d][^.)]|`[^`])")
 
 
 def field_line(name: str, value: str, token: str = "", width: int = 13) -> Line:
@@ -22,8 +26,13 @@ def field_lines(name: str, value: str, width: int) -> list[Line]:
 
 
 def paragraph(text: str, width: int, token: str = "", indent: int = 1) -> list[Line]:
-    """Wrapped text."""
-    return [[(" " * indent + line, token)] for line in wrap(text, max(20, width - indent - 1))]
+    """Wrapped text; lines that its writer broke flow together, lists and code stay as they are."""
+    return [[(" " * indent + line, token)] for line in wrap(flowing(text), max(20, width - indent - 1))]
+
+
+def flowing(text: str) -> str:
+    """Single line breaks within prose as spaces."""
+    return text if "```" in text else _BROKEN.sub(" ", text.strip())
 
 
 def heading(text: str) -> Line:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
+from kerneltui.tui.passages import flowing
 from kerneltui.tui.render import ASCII, UNICODE, bar, cut, fit, lines, one_line, plain, wrap
 
 UNSAFE = {*map(chr, range(0x20)), *map(chr, range(0x7F, 0xA0))} - {"\n", "\t"}
@@ -75,3 +76,10 @@ def test_the_escapes_case_reaches_the_screen_plain() -> None:
     shown = plain(path.read_bytes().decode("utf-8", "replace"))
     assert not UNSAFE & set(shown)
     assert "pwned" not in shown
+
+
+def test_prose_flows_and_lists_and_code_stay() -> None:
+    assert "Cut a sample into chunks:\n- one\n- two" == flowing("Cut a sample\ninto chunks:\n- one\n- two\n")
+    assert "One.\n\nTwo goes on." == flowing("One.\n\nTwo\ngoes on.")
+    assert "Steps\n1. load\n2. store" == flowing("Steps\n1. load\n2. store")
+    assert "```\nint a;\nint b;\n```" == flowing("```\nint a;\nint b;\n```")

@@ -107,6 +107,7 @@ class Pick(ModalScreen[str | None]):
         self.dismiss(event.key if event.key in dict(self.choices) else None)
 
 
+REMARK_LINES = 5
 REMARK_S = 0.3  # after the last key, before remarks are made anew
 
 
@@ -116,8 +117,7 @@ class Editor(ModalScreen[str | None]):
     DEFAULT_CSS = (
         "Editor { align: center middle; }"
         " Editor > Vertical { width: 92%; height: 88%; background: $panel; }"
-        " Editor TextArea { border: none; height: 1fr; padding: 0 1; }"
-        " Editor #editor-remarks { height: 5; padding: 0 1; }" + QUIET_INPUT
+        " Editor TextArea { border: none; height: 1fr; padding: 0 1; }" + QUIET_INPUT
     )
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", show=False, priority=True),
@@ -161,6 +161,7 @@ class Editor(ModalScreen[str | None]):
             if self.remarks is not None:
                 lines = TextLines(id="editor-remarks")
                 lines.can_focus = False
+                lines.styles.height, lines.styles.padding = REMARK_LINES, (0, 1)
                 yield lines
             yield OneLine(id="editor-hint")
             yield OneLine(id="editor-keys")
