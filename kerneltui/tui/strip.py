@@ -5,9 +5,12 @@ from __future__ import annotations
 from kerneltui.tui import words
 from kerneltui.tui.model import Model
 from kerneltui.tui.outline import NodeKind, Row
+from kerneltui.tui.passages import paragraph
 from kerneltui.tui.render import Glyphs, one_line
 from kerneltui.tui.timings import time_strip
 from kerneltui.tui.widgets.linelist import Line
+
+LINES = 4  # below the rule
 
 
 def strip_lines(model: Model, row: Row | None, glyphs: Glyphs, width: int) -> list[Line]:
@@ -16,17 +19,7 @@ def strip_lines(model: Model, row: Row | None, glyphs: Glyphs, width: int) -> li
     if row is None:
         return [rule]
     if row.kind is not NodeKind.VARIANT:
-        idea = model.tree.ideas.get(row.id)
-        text = (
-            f"{words.idea_title(idea)}. {one_line(idea.text)}"
-            if idea
-            else words.budget_text(model.tree.settings.budget)
-        )
-        tally = model.outline.tallies.get(row.id)
-        counts = (
-            f" {tally.ok} ok, {tally.fail} failed, {tally.running} running, {tally.waiting} waiting" if tally else ""
-        )
-        return [rule, [(f" {text}", "")], [(counts, "muted")]]
+        return [rule, *_group_lines(model, row, glyphs, width)]
     variant = model.tree.variants[row.id]
     subject = model.subject(variant)
     parent = f" {glyphs.arrow} {subject.parent.id}" if subject.parent else ""
@@ -39,4 +32,21 @@ def strip_lines(model: Model, row: Row | None, glyphs: Glyphs, width: int) -> li
         rule,
         head,
         [(f" {words.outcome_text(variant) or variant.state}", words.state_token(variant)), (f"  {reason}", "")],
+    ]
+
+
+def _group_lines(model: Model, row: Row, glyphs: Glyphs, width: int) -> list[Line]:
+    """An idea's words, or a round's best and what the search may spend; and what came of it."""
+    idea, tally = model.tree.ideas.get(row.id), model.outline.tallies.get(row.id)
+    counts = f" {tally.ok} ok, {tally.fail} failed, {tally.running} running, {tally.waiting} waiting" if tally else ""
+    if idea is not None:
+        text = paragraph(f"{words.idea_title(idea)}. {one_line(idea.text)}", width)
+        return [*text[: LINES - 1], [(counts, "muted")]]
+    best = tally.best if tally else None
+    reached = f" best {words.ratio_text(best, glyphs)} " if best is not None else " no correct variant yet "
+    found: Line = [(reached, "best" if best is not None else "muted"), (best.id if best is not None else "", "muted")]
+    return [
+        found,
+        [(counts, "muted")],
+        [(f" budget of the search: {words.budget_text(model.tree.settings.budget)}", "muted")],
     ]
