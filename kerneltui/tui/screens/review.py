@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 
 from kerneltui.records import DecisionKind, Idea, IdeaStatus, in_order
 from kerneltui.tui import details, words
-from kerneltui.tui.render import one_line
+from kerneltui.tui.render import fit, one_line
 from kerneltui.tui.screens.listing import Listing
 from kerneltui.tui.undo import Step
 from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
@@ -33,7 +33,7 @@ class ReviewScreen(Listing):
         Binding("J", "move(1)", show=False),
         Binding("K", "move(-1)", show=False),
     ]
-    keys = (("y", "approve"), ("x", "reject"), ("e", "edit"), ("a", "add your own"), ("J K", "move"), ("Y", "approve all"), ("z", "undo"),
+    keys = (("y", "approve"), ("x", "reject"), ("e", "edit"), ("a", "add"), ("J K", "move"), ("Y", "approve all"), ("z", "undo"),
             ("esc", "back"))  # fmt: skip
 
     def __init__(self, main: MainScreen) -> None:
@@ -74,7 +74,7 @@ class ReviewScreen(Listing):
         asked = self.main.model.asked(idea.id)
         note = f"  {asked} asked" if asked else ""
         return [(f" {idea.id:<6}", "round"), (f"r{idea.round:<5}", "muted"), (f"{idea.parent or 'reference':<10}", "muted"),
-                (f"{one_line(idea.technique)[:20]:<22}", "key"), (words.idea_title(idea), ""), (note, "warning")]  # fmt: skip
+                (f"{fit(one_line(idea.technique), 20, self.glyphs.cut)}  ", "key"), (words.idea_title(idea), ""), (note, "warning")]  # fmt: skip
 
     @property
     def idea(self) -> Idea | None:
