@@ -3,8 +3,8 @@
 
 #include <cmath>
 #include <cstring>
-#if defined(__AVX512F__)
-#include <immintrin.h>
+#if defined(__SSE__)
+#include <xmmintrin.h>
 #endif
 
 // tune: CHAINS = 2, 4, 8
@@ -80,9 +80,11 @@ static Moments moments_of(const float* in, int64_t count) {
 
 // The last store of an element, never read again by this kernel.
 static inline void store_final(float* to, Vector v) {
-#if STREAM && defined(__AVX512F__)
-    if (length % lanes == 0) {  // every sample starts on a cache line
-        _mm512_stream_ps(to, (__m512)v);
+#if STREAM && defined(__SSE__)
+    if (length % 4 == 0) {  // every sample starts on 16 bytes
+        __m128 quarters[4];
+        std::memcpy(quarters, &v, sizeof v);
+        for (int q = 0; q < 4; ++q) _mm_stream_ps(to + 4 * q, quarters[q]);
         return;
     }
 #endif
@@ -110,7 +112,7 @@ extern "C" int layernorm(const float* x, const float* norm_weight, const float* 
             const float* in = x + sample * length;
             normalise(in, norm_weight, norm_bias, out + sample * length, moments_of(in, length), length);
         }
-#if STREAM && defined(__AVX512F__)
+#if STREAM && defined(__SSE__)
         _mm_sfence();
 #endif
     }

@@ -4,8 +4,8 @@
 
 #include <cmath>
 #include <cstring>
-#if defined(__AVX512F__)
-#include <immintrin.h>
+#if defined(__SSE__)
+#include <xmmintrin.h>
 #endif
 
 // tune: PIECE = 4096, 16384, 65536
@@ -58,9 +58,11 @@ static Moments moments_of(const float* in, int64_t count) {
 
 // The last store of an element, never read again by this kernel.
 static inline void store_final(float* to, Vector v) {
-#if STREAM && defined(__AVX512F__)
-    if (length % lanes == 0 && PIECE % lanes == 0) {  // every piece starts on a cache line
-        _mm512_stream_ps(to, (__m512)v);
+#if STREAM && defined(__SSE__)
+    if (length % 4 == 0 && PIECE % 4 == 0) {  // every piece starts on 16 bytes
+        __m128 quarters[4];
+        std::memcpy(quarters, &v, sizeof v);
+        for (int q = 0; q < 4; ++q) _mm_stream_ps(to + 4 * q, quarters[q]);
         return;
     }
 #endif
@@ -101,7 +103,7 @@ extern "C" int layernorm(const float* x, const float* norm_weight, const float* 
                 normalise(x + sample * length + first, norm_weight + first, norm_bias + first,
                           out + sample * length + first, merged[sample], size_of(piece));
             }
-#if STREAM && defined(__AVX512F__)
+#if STREAM && defined(__SSE__)
         _mm_sfence();
 #endif
     }

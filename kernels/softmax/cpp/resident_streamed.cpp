@@ -3,8 +3,8 @@
 
 #include <cmath>
 #include <cstring>
-#if defined(__AVX512F__)
-#include <immintrin.h>
+#if defined(__SSE__)
+#include <xmmintrin.h>
 #endif
 
 // tune: CHAINS = 1, 2, 4, 8
@@ -71,9 +71,11 @@ static constexpr int64_t step = CHAINS * lanes, unrolled = width / step * step;
 
 // The last store of an element, never read again by this kernel.
 static inline void store_final(float* to, Vector v) {
-#if STREAM && defined(__AVX512F__)
-    if (width % lanes == 0) {  // every row starts on a cache line
-        _mm512_stream_ps(to, (__m512)v);
+#if STREAM && defined(__SSE__)
+    if (width % 4 == 0) {  // every row starts on 16 bytes
+        __m128 quarters[4];
+        std::memcpy(quarters, &v, sizeof v);
+        for (int q = 0; q < 4; ++q) _mm_stream_ps(to + 4 * q, quarters[q]);
         return;
     }
 #endif
@@ -129,7 +131,7 @@ extern "C" int softmax(const float* x, float* out, void*) {
             float* result = out + row * width;
             softmax_row(x + row * width, apart ? waiting : result, result);
         }
-#if STREAM && defined(__AVX512F__)
+#if STREAM && defined(__SSE__)
         _mm_sfence();
 #endif
     }
