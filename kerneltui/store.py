@@ -25,6 +25,7 @@ import msgspec
 from kerneltui.errors import SessionError
 from kerneltui.migrations import SCHEMA_VERSION, STEPS
 from kerneltui.records import (
+    Badge,
     Call,
     CallState,
     Candidate,
@@ -35,11 +36,13 @@ from kerneltui.records import (
     EngineStatus,
     Event,
     Idea,
+    Outcome,
     Problem,
     Profile,
     Settings,
     Tree,
     Variant,
+    VariantState,
     Verdict,
     decode,
     encode,
@@ -48,6 +51,7 @@ from kerneltui.settings import dump_settings, parse_settings
 
 BUSY_TIMEOUT_S = 10.0  # a writer holds the lock for milliseconds; ten seconds is a stuck disk
 ROWS_A_STEP = 1000
+PIECE = 500  # rows of one piece of a large session
 SHARED_TEXTS = {
     "variant": ("idea", "author", "name", "candidate", "source", "message", "device", "world"),
     "call": ("author", "node"),
@@ -67,6 +71,38 @@ class Changes:
 
     def __bool__(self) -> bool:
         return bool(self.ideas or self.variants or self.calls or self.status or self.events)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newest:
+    """A tree of which older variants are missing, and how many there are up to which row of the session file."""
+
+    tree: Tree
+    count: int
+    last_row: int
+
+
+class GlanceSpeedup(msgspec.Struct, frozen=True, gc=False):
+    """The paired speed-up of a glance."""
+
+    ratio: float
+
+
+class Glance(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Of a variant what counts are made of, under the names that it has there: a third of the time and a tenth of the
+    memory that the whole record takes."""
+
+    id: str
+    idea: str | None
+    round: int
+    state: VariantState
+    author_error: str = ""
+    outcome: Outcome | None = None
+    median_us: float | None = None
+    speedup: GlanceSpeedup | None = None
+    badge: Badge | None = None
+    world: str = ""
+    pruned: bool = False
 
 
 class Store:
@@ -104,8 +140,9 @@ class Store:
             raise
 
     @classmethod
-    def open(cls, folder: Path, *, write: bool = False, migrate: bool = True) -> Store:
-        """An existing session; `write` is the engine's, everybody else only adds decisions.
+    def open(cls, folder: Path, *, write: bool = False, migrate: bool = True, shared: bool = False) -> Store:
+        """An existing session; `write` is the engine's, everybody else only adds decisions. A `shared` one may be used
+        from several threads, one after the other.
 
         Raises:
             SessionError: no session there, not ours, or written by a newer program.
@@ -114,7 +151,7 @@ class Store:
         if not path.is_file():
             raise SessionError(f"{folder}: no session here (no session.db). `kerneltui ls` lists the sessions.")
         try:
-            db = _connect(path)
+            db = _connect(path, shared=shared)
             version = int(db.execute("PRAGMA user_version").fetchone()[0])
         except sqlite3.Error as error:
             raise SessionError(f"{path}: cannot be read as a session: {error}.") from error
@@ -176,6 +213,89 @@ class Store:
         tree = Tree(settings=self.settings())
         self.refresh(tree)
         return tree
+
+    def read_newest(self, rounds: int) -> Newest:
+        """A tree with all but the variants of older rounds: those of the last `rounds`, and of the best one's, are in it.
+
+        Rows of one round lie together but for stragglers; a reader who needs every one reads `glances` too.
+        """
+        tree = Tree(settings=self.settings())
+        with self._snapshot():
+            tree.seq = int(self._meta("seq") or 0)
+            tree.ideas.update((idea.id, idea) for idea in self._changed("idea", 0, Idea))
+            tree.calls.update((call.id, call) for call in self._changed("call", 0, Call))
+            tree.status = decode(self._meta("status") or "{}", EngineStatus)
+            found: dict[int, Variant] = {}
+            last, count = self.last_row(), self.count_variants()
+            shown = sorted({idea.round for idea in tree.ideas.values()})[-rounds:]
+            self._read_around(found, last, set(shown))
+            if tree.status.best and (row := self.row_of(tree.status.best)) is not None:
+                best = next(variant for number, variant in self._read_rows(row, row) if number == row)
+                self._read_around(found, row, {best.round})
+            tree.variants.update((found[number].id, found[number]) for number in sorted(found))
+        return Newest(tree=tree, count=count, last_row=last)
+
+    def _read_around(self, found: dict[int, Variant], row: int, rounds: set[int]) -> None:
+        """Add the variants of some rounds that lie near a row: both ways, up to a piece that has none."""
+        for step in (-1, 1):
+            piece = row // PIECE + max(0, step)
+            while piece >= 0:
+                rows = self._read_rows(piece * PIECE, (piece + 1) * PIECE - 1)
+                fresh = [(number, variant) for number, variant in rows if variant.round in rounds]
+                if not fresh:
+                    break
+                found.update(fresh)
+                piece += step
+
+    def _read_rows(self, first: int, last: int, ideas: str = "") -> list[tuple[int, Variant]]:
+        """Variants by row number; those of some ideas, as a JSON list, and of no idea."""
+        wanted = " AND (idea IS NULL OR idea IN (SELECT value FROM json_each(?)))" if ideas else ""
+        rows = self._db.execute(
+            f"SELECT rowid, body FROM variant WHERE rowid BETWEEN ? AND ?{wanted} ORDER BY rowid",
+            (first, last, ideas) if ideas else (first, last),
+        ).fetchall()
+        fresh = msgspec.json.decode(f"[{','.join(body for _, body in rows)}]", type=list[Variant])
+        return [(number, variant) for (number, _), variant in zip(rows, fresh, strict=True)]
+
+    def last_row(self) -> int:
+        """Number of the newest variant's row; rows are numbered in order of creation."""
+        return int(self._db.execute("SELECT coalesce(max(rowid), 0) FROM variant").fetchone()[0])
+
+    def row_of(self, variant: str) -> int | None:
+        """Number of a variant's row."""
+        row = self._db.execute("SELECT rowid FROM variant WHERE id = ?", (variant,)).fetchone()
+        return int(row[0]) if row else None
+
+    def count_variants(self) -> int:
+        """How many there are."""
+        return int(self._db.execute("SELECT count(*) FROM variant").fetchone()[0])
+
+    def read_variant(self, id: str) -> Variant | None:
+        """One variant as it is now."""
+        row = self._db.execute("SELECT body FROM variant WHERE id = ?", (id,)).fetchone()
+        return decode(row[0], Variant) if row else None
+
+    def read_variants(self) -> list[Variant]:
+        """All of them, in order of creation."""
+        return self._changed("variant", 0, Variant)
+
+    def variants_of(self, ideas: Iterable[str], pieces: Iterable[int] | None = None) -> list[Variant]:
+        """Variants of some ideas, and those of none, in order of creation; in some pieces, or anywhere."""
+        wanted = encode(list(ideas))
+        if pieces is None:
+            return [variant for _, variant in self._read_rows(0, self.last_row(), wanted)]
+        rows = (self._read_rows(piece * PIECE, (piece + 1) * PIECE - 1, wanted) for piece in sorted(pieces))
+        return [variant for part in rows for _, variant in part]
+
+    def glances(self, last: int) -> Iterator[tuple[int, list[Glance]]]:
+        """Every variant up to a row, by piece."""
+        decoder = msgspec.json.Decoder(list[Glance])
+        for piece in range(last // PIECE + 1):
+            body = self._db.execute(
+                "SELECT group_concat(body) FROM variant WHERE rowid BETWEEN ? AND ?",
+                (piece * PIECE, min(last, (piece + 1) * PIECE - 1)),
+            ).fetchone()[0]
+            yield piece, decoder.decode(f"[{body or ''}]")
 
     def refresh(self, tree: Tree) -> Changes:
         """Fold what changed since `tree.seq` into `tree`."""
@@ -567,8 +687,8 @@ def filesystem_kind(folder: Path) -> str:
 # --------------------------------------------------------------------------- connections
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+def _connect(path: Path, *, shared: bool = False) -> sqlite3.Connection:
+    db = sqlite3.connect(path, timeout=BUSY_TIMEOUT_S, isolation_level=None, check_same_thread=not shared)
     db.execute("PRAGMA synchronous = FULL")  # a paid answer survives a power cut
     db.execute("PRAGMA foreign_keys = OFF")
     return db

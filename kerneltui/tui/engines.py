@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
-
 from kerneltui.errors import MachineError
 from kerneltui.records import EngineStatus
 
@@ -19,6 +17,8 @@ def is_running(status: EngineStatus) -> bool:
     """Whether the process that wrote this status lives, and is the same one."""
     if status.pid is None:
         return False
+    import psutil  # the first paint does not wait for it
+
     try:
         process = psutil.Process(status.pid)
         if process.status() == psutil.STATUS_ZOMBIE:

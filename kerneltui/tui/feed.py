@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import sqlite3
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,11 +15,15 @@ from kerneltui.errors import KernelTuiError
 from kerneltui.records import Tree
 from kerneltui.store import Store
 from kerneltui.tui.model import Changed, Loaded
-from kerneltui.tui.outline import Outline
+from kerneltui.tui.outline import ROUNDS_OPEN, Outline
+from kerneltui.tui.stored import StoredVariants
+from kerneltui.tui.tally import Counts
 
 POLL_S = 0.1  # a look at data_version takes microseconds
 RETRY_S = 2.0  # after the file could not be read
 EVENTS_FIRST = 500
+WHOLE_UP_TO = 2000  # variants; of more, only those that are shown are read, and the others counted later
+PATIENCE_S = 3.0  # counting waits so long for the first rows to be on the screen
 
 
 class SessionLoaded(Message):
@@ -27,6 +32,14 @@ class SessionLoaded(Message):
     def __init__(self, loaded: Loaded) -> None:
         super().__init__()
         self.loaded = loaded
+
+
+class SessionCounted(Message):
+    """The rounds that were not read are counted."""
+
+    def __init__(self, counts: Counts) -> None:
+        super().__init__()
+        self.counts = counts
 
 
 class SessionChanged(Message):
@@ -54,7 +67,10 @@ class Feed(threading.Thread):
         self._stopped = threading.Event()
         self._last_event = 0
         self._loaded = False
+        self._uncounted: StoredVariants | None = None
         self._seq = 0
+        self.loaded = threading.Event()  # the first message is out
+        self.shown = threading.Event()  # set by the screen once it is painted: counting would delay it
 
     def stop(self) -> None:
         """End after the current look."""
@@ -75,15 +91,17 @@ class Feed(threading.Thread):
             self._load(store)
         else:
             self._look(store)
+        self._count(store)
         while not self._stopped.wait(POLL_S):
             if (now := store.data_version()) != version:
                 version = now
                 self._look(store)
 
     def _load(self, store: Store) -> None:
-        gc.disable()  # a hundred thousand live records make every collection slow, and none is garbage
+        gc.disable()  # thousands of live records make every collection slow, and none is garbage
         try:
-            outline = Outline(store.read_tree())
+            tree = store.read_tree() if store.count_variants() <= WHOLE_UP_TO else self._newest(store)
+            outline = Outline(tree, self._uncounted)
             outline.layout()
             events = store.read_events(limit=EVENTS_FIRST)
         finally:
@@ -100,6 +118,32 @@ class Feed(threading.Thread):
         )
         self._seq, self._loaded = outline.tree.seq, True
         self.post(SessionLoaded(loaded))
+        self.loaded.set()
+
+    def _newest(self, store: Store) -> Tree:
+        """What is shown first of a large session."""
+        newest = store.read_newest(ROUNDS_OPEN)
+        tree = newest.tree
+        tree.variants = self._uncounted = StoredVariants(
+            self.folder, tree, count=newest.count, last_row=newest.last_row
+        )
+        return tree
+
+    def _count(self, store: Store) -> None:
+        """Make the counts of the rounds that were not read."""
+        variants = self._uncounted
+        if variants is None:
+            return
+        self.shown.wait(PATIENCE_S)
+        counts = Counts()
+        for piece, glances in store.glances(variants.last_row):
+            if self._stopped.is_set():
+                return
+            counts.add(piece, glances, variants.tree)
+            time.sleep(0)  # a key that was pressed meanwhile goes first
+        counts.name_best(variants.tree)
+        self._uncounted = None
+        self.post(SessionCounted(counts))
 
     def _look(self, store: Store) -> None:
         found = Tree(settings=store.settings(), seq=self._seq)  # starts empty: holds only what is new

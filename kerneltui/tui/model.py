@@ -28,6 +28,7 @@ from kerneltui.records import (
 from kerneltui.store import Store
 from kerneltui.tui.engines import is_running
 from kerneltui.tui.outline import Outline
+from kerneltui.tui.stored import StoredVariants
 
 EVENTS_KEPT = 2000
 SUBJECTS_KEPT = 32
@@ -102,6 +103,12 @@ class Model:
         )
         model.check_engine()
         return model
+
+    def close(self) -> None:
+        """Give the session file back."""
+        self.store.close()
+        if isinstance(self.tree.variants, StoredVariants):
+            self.tree.variants.close()
 
     @property
     def tree(self) -> Tree:
@@ -211,7 +218,9 @@ class Model:
 
     def check_engine(self) -> None:
         """Look whether the engine's process is there."""
-        self.engine_alive = is_running(self.tree.status)
+        status = self.tree.status
+        at_work = status.state in (SessionState.RUNNING, SessionState.PAUSED)
+        self.engine_alive = at_work and (self.lag_s() <= LAG_SHOWN_S or is_running(status))
 
     def lag_s(self, now: float | None = None) -> float:
         """Age of the heartbeat."""

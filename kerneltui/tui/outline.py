@@ -1,6 +1,7 @@
 """The tree as rows: rounds, their ideas, their variants, and repairs and sweep points below those. Pure.
 
-Rows are kept per round, and only rounds that changed are laid out again; counts are kept per idea.
+Rows are kept per round, and only rounds that changed are laid out again; counts are kept per idea. Of a large session
+only the newest rounds are there at first: the others are counted once, and their variants read when they are opened.
 """
 
 from __future__ import annotations
@@ -8,10 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from kerneltui.records import IdeaStatus, Outcome, Tree, Variant, VariantKind, VariantState, is_ranked, standing
+from kerneltui.records import Tree, Variant, VariantKind
 from kerneltui.tui import words
+from kerneltui.tui.tally import GONE, Counts, Tally, leader_key, rank_key
+
+ROUNDS_OPEN = 2  # the newest ones
+
+
+class Source(Protocol):
+    """Where the variants of rounds come from that were not read yet."""
+
+    def of_ideas(self, ideas: Iterable[str], pieces: Iterable[int] | None) -> list[Variant]:
+        """Variants of some ideas and of none, from some pieces of the session file or from all of it."""
+
+    def read_all(self) -> None:
+        """Let the tree hold every variant."""
 
 
 class NodeKind(StrEnum):
@@ -41,52 +55,6 @@ class Sort(StrEnum):
 
 
 @dataclass(slots=True)
-class Tally:
-    """What has become of the variants of an idea or a round."""
-
-    ok: int = 0
-    fail: int = 0
-    running: int = 0
-    waiting: int = 0
-    total: int = 0
-    ideas: int = 0
-    judged: int = 0  # with a verdict
-    best: Variant | None = None
-
-    def add(self, other: Tally) -> None:
-        """Fold in the tally of a part."""
-        self.ok += other.ok
-        self.fail += other.fail
-        self.running += other.running
-        self.waiting += other.waiting
-        self.total += other.total
-        self.judged += other.judged
-        if other.best is not None and is_faster(other.best, self.best):
-            self.best = other.best
-
-    def count(self, variant: Variant, *, alive: bool) -> None:
-        """Fold in one variant; only one that is alive can be the best."""
-        self.total += 1
-        self.judged += variant.outcome is not None
-        if variant.state is not VariantState.DONE:
-            if variant.state in words.ACTIVE:
-                self.running += 1
-            elif variant.state is not VariantState.CANCELLED:
-                self.waiting += 1
-        elif variant.outcome is Outcome.CORRECT:
-            self.ok += 1
-            if alive and is_ranked(variant) and is_faster(variant, self.best):
-                self.best = variant
-        elif words.is_failure(variant):
-            self.fail += 1
-
-
-def is_faster(variant: Variant, than: Variant | None) -> bool:
-    """Whether it stands before the other; both are ranked."""
-    return than is None or standing(variant) < standing(than)
-
-
-@dataclass(slots=True)
 class _Round:
     number: int
     ideas: list[str] = field(default_factory=list)
@@ -94,13 +62,17 @@ class _Round:
     rows: list[Row] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     dirty: bool = True
+    loaded: bool = True  # its variants are in the tree
+    pieces: list[int] | None = None  # where they lie in the session file; None is not known yet
 
 
 class Outline:
     """The visible rows of a tree. Call `fold` with what changed, then read `rows`."""
 
-    def __init__(self, tree: Tree) -> None:
-        self.tree = tree
+    def __init__(self, tree: Tree, source: Source | None = None) -> None:
+        """`source`: the tree holds only the variants of the newest rounds, of the best one's round, and of the start."""
+        self.tree, self.source = tree, source
+        self.counted = source is None  # whether the counts of all rounds are known
         self.sort = Sort.BEST
         self.closed: set[str] = set()  # rounds and variants that were closed by hand or by age
         self.opened: set[str] = set()  # ideas that were opened
@@ -116,7 +88,13 @@ class Outline:
         self._placed: set[str] = set()
         self._where: dict[str, int] | None = None
         self._live = False
-        self.fold(tree.ideas, tree.variants)
+        held = dict.values(tree.variants)  # those that were read, without asking for the others
+        if source is not None:
+            numbers = {idea.round for idea in tree.ideas.values()}
+            there = {variant.round for variant in held} | set(sorted(numbers)[-ROUNDS_OPEN:])
+            for number in sorted(numbers - there):
+                self._round(number).loaded = False
+        self.fold(tree.ideas, [variant.id for variant in held])
         self._live = True
         self.open_newest()
 
@@ -135,6 +113,8 @@ class Outline:
             dirty.add(id)
         for id in variants:
             variant = self.tree.variants[id]
+            if self.source is not None and id not in self._placed:
+                self._load(self._round(self._round_of.get(variant.idea or "", variant.round)))
             if id not in self._placed:
                 self._place(variant)
             if variant.idea in self._round_of:
@@ -142,21 +122,64 @@ class Outline:
             else:
                 self._round(variant.round).dirty = True
         for id in dirty:
+            part = self._rounds[self._round_of[id]]
+            if self._live:
+                self._load(part)
+            if part.loaded:
+                self._count_idea(id)
+            part.dirty = True
+
+    def take_counts(self, counts: Counts) -> None:
+        """Take in what was counted of the rounds that are not loaded; one whose rows lay elsewhere is loaded anew."""
+        for number, tally in counts.tallies.items():
+            part = self._rounds.get(number)
+            if part is None:
+                part = self._round(number)
+                part.loaded = False
+                self.closed.add(f"r{number}")
+            part.pieces = counts.pieces[number]
+            if part.loaded and self._count_round(part).total < tally.total:
+                part.loaded = False
+            if not part.loaded:
+                tally.ideas = len(part.ideas)
+                part.tally, part.dirty = tally, True
+        self.counted = True
+
+    def _load(self, part: _Round) -> None:
+        """Read the variants of a round."""
+        if part.loaded or self.source is None:
+            return
+        part.loaded = True
+        ideas = set(part.ideas)
+        for variant in self.source.of_ideas(part.ideas, part.pieces):
+            here = variant.idea in ideas or (variant.idea not in self._round_of and variant.round == part.number)
+            if here and variant.id not in self._placed:
+                self._place(variant)
+        for id in part.ideas:
             self._count_idea(id)
-            self._rounds[self._round_of[id]].dirty = True
+
+    def _load_all(self) -> None:
+        """Read all that is missing, in one go."""
+        if self.source is not None and not all(part.loaded for part in self._rounds.values()):
+            self.source.read_all()
+            for part in list(self._rounds.values()):
+                part.loaded = True
+            self.fold(self.tree.ideas, [id for id in self.tree.variants if id not in self._placed])
 
     def _round(self, number: int) -> _Round:
         found = self._rounds.get(number)
         if found is None:
+            is_last = not self._rounds or number > next(reversed(self._rounds))
             found = self._rounds[number] = _Round(number)
-            self._rounds = dict(sorted(self._rounds.items()))
+            if not is_last:
+                self._rounds = dict(sorted(self._rounds.items()))
         return found
 
     def _place(self, variant: Variant) -> None:
         self._placed.add(variant.id)
-        above = self.tree.variants.get(variant.parent) if variant.parent else None
         nested = variant.kind in (VariantKind.REPAIR, VariantKind.SWEEP) or variant.idea is None
-        if above is not None and nested and above.idea == variant.idea and above.id != variant.id:
+        above = self.tree.variants.get(variant.parent) if nested and variant.parent else None
+        if above is not None and above.idea == variant.idea and above.id != variant.id:
             self.kids.setdefault(above.id, []).append(variant.id)
         elif variant.idea in self._round_of:
             self._members.setdefault(variant.idea or "", []).append(variant.id)
@@ -165,7 +188,7 @@ class Outline:
 
     def _count_idea(self, id: str) -> None:
         idea = self.tree.ideas[id]
-        alive = idea.status not in (IdeaStatus.PRUNED, IdeaStatus.REJECTED)
+        alive = idea.status not in GONE
         tally = Tally(ideas=1)
         for variant in self.below(self._members.get(id, ())):
             tally.count(variant, alive=alive and not variant.pruned and self.tree.is_here(variant))
@@ -183,9 +206,9 @@ class Outline:
     def open_newest(self) -> None:
         """Open the last two rounds with their ideas, close the others."""
         numbers = list(self._rounds)
-        for number in numbers[:-2]:
+        for number in numbers[:-ROUNDS_OPEN]:
             self.closed.add(f"r{number}")
-        for number in numbers[-2:]:
+        for number in numbers[-ROUNDS_OPEN:]:
             self.opened.update(self._rounds[number].ideas)
         self.touch()
 
@@ -241,7 +264,12 @@ class Outline:
         if not dirty:
             return False
         before = self.rows
+        if self.wanted is not None:
+            self._load_all()
+            dirty = [part for part in self._rounds.values() if part.dirty]
         for part in dirty:
+            if self.is_open(Row(NodeKind.ROUND, f"r{part.number}", 0)):
+                self._load(part)
             part.tally = self._count_round(part)
             part.rows = self._lay_out(part)
             part.dirty = False
@@ -253,6 +281,10 @@ class Outline:
         return True
 
     def _count_round(self, part: _Round) -> Tally:
+        if not part.loaded:
+            part.tally.ideas = len(part.ideas)
+            self.tallies[f"r{part.number}"] = part.tally
+            return part.tally
         tally = Tally(ideas=len(part.ideas))
         for id in part.ideas:
             tally.add(self.tallies[id])
@@ -295,7 +327,7 @@ class Outline:
 
     def _sorted_ideas(self, ids: list[str]) -> list[str]:
         if self.sort is Sort.BEST:
-            return sorted(ids, key=lambda id: (_leader(self.tallies[id].best), id))
+            return sorted(ids, key=lambda id: (leader_key(self.tallies[id].best), id))
         if self.sort is Sort.NEWEST:
             return ids[::-1]
         if self.sort is Sort.NAME:
@@ -305,7 +337,7 @@ class Outline:
     def _sorted_variants(self, ids: Iterable[str]) -> list[str]:
         found = [self.tree.variants[id] for id in ids]
         if self.sort is Sort.BEST:
-            found.sort(key=_rank)
+            found.sort(key=rank_key)
         elif self.sort is Sort.NEWEST:
             found.reverse()
         elif self.sort is Sort.NAME:
@@ -352,25 +384,14 @@ class Outline:
     def variants_below(self, id: str) -> list[Variant]:
         """Every variant that belongs to a round, an idea or a variant, itself included."""
         if id in self.tree.variants:
+            self._load(self._rounds[self.round_of(Row(NodeKind.VARIANT, id, 0))])
             return list(self.below([id]))
         if id in self._round_of:
+            self._load(self._rounds[self._round_of[id]])
             return list(self.below(self._members.get(id, ())))
         part = self._rounds[int(id[1:])]
+        self._load(part)
         found = list(self.below(part.loose))
         for idea in part.ideas:
             found += self.below(self._members.get(idea, ()))
         return found
-
-
-_STATE_ORDER = {word: order for order, word in enumerate(("ok", "RUN", "QUE", "BLD", "WRIT", "WAIT", "n/a"))}
-_LAST = (2, 0.0, "")  # behind all that have a standing
-
-
-def _leader(variant: Variant | None) -> tuple[int, float, str]:
-    return standing(variant) if variant else _LAST
-
-
-def _rank(variant: Variant) -> tuple[int, tuple[int, float, str], str]:
-    """Fastest first, then what is being worked on, then what failed."""
-    order = _STATE_ORDER.get(words.state_word(variant), 9)
-    return (order, standing(variant) if is_ranked(variant) else _LAST, variant.id)

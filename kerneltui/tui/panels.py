@@ -138,6 +138,8 @@ def workers(model: Model, glyphs: Glyphs, now: float, width: int) -> list[Line]:
 
 def queue_text(model: Model) -> str:
     """How much waits."""
+    if not model.outline.counted:
+        return "counting"
     tallies = model.outline.round_tallies()
     waiting, running = sum(tally.waiting for tally in tallies), sum(tally.running for tally in tallies)
     return f"{running} running  {waiting} waiting"
@@ -160,7 +162,8 @@ def budget(model: Model, glyphs: Glyphs, now: float, width: int) -> list[Line]:
         found.append(_gauge("tokens", tokens, caps.tokens, f"{tokens:,}{cap}", glyphs, width))
     judged = sum(tally.judged for tally in model.outline.round_tallies())
     cap = f" of {caps.evaluations:,}" if caps.evaluations is not None else ", no cap"
-    found.append(_gauge("judged", judged, caps.evaluations, f"{judged:,}{cap}", glyphs, width))
+    text = f"{judged:,}{cap}" if model.outline.counted else "counting"
+    found.append(_gauge("judged", judged, caps.evaluations, text, glyphs, width))
     spent = active_s(model, now)
     cap = f" of {words.span_text(caps.wall_s)}" if caps.wall_s is not None else ", no cap"
     found.append(_gauge("time", spent, caps.wall_s, f"{words.span_text(spent)}{cap}", glyphs, width))

@@ -20,7 +20,7 @@ from kerneltui.tui.arrange import Arrangement, Pane, arrange, too_small
 from kerneltui.tui.compositor import RowCompositor
 from kerneltui.tui.details import Tab
 from kerneltui.tui.engines import last_log_line
-from kerneltui.tui.feed import Feed, FeedFailed, SessionChanged, SessionLoaded
+from kerneltui.tui.feed import Feed, FeedFailed, SessionChanged, SessionCounted, SessionLoaded
 from kerneltui.tui.filters import FilterProblem, parse_filter
 from kerneltui.tui.model import Model
 from kerneltui.tui.outline import NodeKind, Row
@@ -38,6 +38,7 @@ from kerneltui.tui.widgets.tree import TreeList
 SLOW_WRITE_S = 0.1  # a write to the terminal that took longer halves the rate of painting
 SLOWEST_PAINT_S = 1.0
 RESTING_S = 5  # how often a search that rests is looked at: nothing in it goes by the clock
+FIRST_ROWS_S = 0.3  # the first paint waits so long for the session, and comes without it where its disk is slow
 SETTLE_S = 0.1  # the detail follows the cursor after it has stood still for so long: past the repeat of a key
 
 
@@ -115,12 +116,13 @@ class MainScreen(Deeds, Screen[None]):
         self._paint_s: float = self.app.paint_s  # type: ignore[attr-defined]
         self._paint_timer = self.set_interval(self._paint_s, self.paint)
         self._settle_timer = self.set_timer(SETTLE_S, self.show_detail, pause=True)
-        self.call_after_refresh(self.feed.start)  # two threads at once would delay the first paint
+        self.feed.start()
+        self.feed.loaded.wait(FIRST_ROWS_S)  # to paint once with rows is quicker than twice
 
     def on_unmount(self) -> None:
         self.feed.stop()
         if self._model is not None:
-            self._model.store.close()
+            self._model.close()
 
     @property
     def model(self) -> Model:
@@ -150,6 +152,17 @@ class MainScreen(Deeds, Screen[None]):
         self.trouble = ""
         self.paint_all()
         self.show_detail()
+        self.call_after_refresh(self.feed.shown.set)
+
+    def on_session_counted(self, message: SessionCounted) -> None:
+        """A large session: older rounds have their counts now, and the plot its points."""
+        outline = self.model.outline
+        outline.take_counts(message.counts)
+        self.tree_list.sync({f"r{number}" for number in message.counts.tallies})
+        self.paint_panels(time.time())
+        row = self.current
+        if row is None or row.kind is NodeKind.ROUND:
+            self.show_detail()
 
     def on_session_changed(self, message: SessionChanged) -> None:
         if self._model is None:

@@ -210,9 +210,11 @@ class Plot(LineList):
         """Draw again if the picture differs."""
         self.outline = outline
         glyphs: Glyphs = self.app.glyphs  # type: ignore[attr-defined]
-        found = points(outline)
+        found = points(outline) if outline.counted else []
         self.note = scale_note(found, start_of(outline, found), glyphs)
-        lines = plot_lines(found, self.view.width, self.view.height, glyphs) or stage_lines(outline.tree, glyphs)
+        lines = plot_lines(found, self.view.width, self.view.height, glyphs)
+        if not lines:
+            lines = stage_lines(outline.tree, glyphs) if outline.counted else [[(" Counting older rounds.", "muted")]]
         if lines != self._lines:
             self._lines = lines
             self.resized()

@@ -12,8 +12,9 @@ from textual.message import Message
 from kerneltui.records import IdeaStatus, Outcome, Variant
 from kerneltui.tui import words
 from kerneltui.tui.model import Model
-from kerneltui.tui.outline import NodeKind, Row, Tally
+from kerneltui.tui.outline import NodeKind, Row
 from kerneltui.tui.render import Glyphs, cut, one_line, right
+from kerneltui.tui.tally import Tally
 from kerneltui.tui.widgets.linelist import LineList, Span
 
 SPEED_CELLS, TIME_CELLS, REGS_CELLS, SHARED_CELLS = 8, 10, 6, 7
