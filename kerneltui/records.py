@@ -119,7 +119,7 @@ class DecisionKind(StrEnum):
     PAUSE = "pause"
     RESUME = "resume"
     BUDGET = "budget"  # payload: any field of Budget, or rounds
-    STOP = "stop"
+    STOP = "stop"  # payload: drain (true: once what runs is finished)
 
 
 class DecisionState(StrEnum):

@@ -355,6 +355,19 @@ async def test_a_pause_outlives_the_engine(tmp_path: Path) -> None:
         await viewer.until(finished)
 
 
+async def test_drain_ends_the_engine_once_what_runs_is_finished(tmp_path: Path) -> None:
+    folder = make(tmp_path)
+    hold = asyncio.Event()
+    async with running(folder, evaluator=FakeEvaluator(hold=hold)) as viewer:
+        await viewer.until(lambda t: any(v.state is VariantState.RUNNING for v in t.variants.values()))
+        await viewer.decide(DecisionKind.STOP, drain=True)
+        assert SessionState.PAUSED == viewer.tree().status.state
+        hold.set()
+        status = await viewer.task
+    assert (SessionState.STOPPED, "stopped: what ran was finished") == (status.state, status.reason)
+    assert {VariantState.DONE} == {variant.state for variant in read(folder).variants.values()}
+
+
 async def test_stop_ends_the_engine_and_run_goes_on(tmp_path: Path) -> None:
     folder = make(tmp_path)
     async with running(folder, evaluator=FakeEvaluator(hold=asyncio.Event())) as viewer:

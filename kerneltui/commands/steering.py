@@ -117,7 +117,15 @@ retry = node_command(DecisionKind.RETRY, "Judge variant NODE again; write it aga
 certify = node_command(DecisionKind.CERTIFY, "Measure variant NODE again in a fresh process, with every check.")
 pause = session_command(DecisionKind.PAUSE, "Start nothing new in SESSION; what runs is finished.")
 resume = session_command(DecisionKind.RESUME, "Let SESSION go on after a pause.")
-stop = session_command(DecisionKind.STOP, "End the search of SESSION; what was found stays, `run` takes it up again.")
+
+
+@click.command()
+@click.argument("session")
+@click.option("--drain", is_flag=True, help="Once what runs is finished.")
+@JSON
+def stop(session: str, drain: bool, as_json: bool) -> None:
+    """End the search of SESSION; what was found stays, `run` takes it up again."""
+    decide(session, DecisionKind.STOP, "", {"drain": True} if drain else None, as_json)
 
 
 @click.command()
@@ -204,7 +212,7 @@ def budget(
 ) -> None:
     """Change what SESSION may spend; raising a cap that was hit lets it go on.
 
-    What the next round will take is said first.
+    What the next round will take, old and new caps and what is used are said first.
     """
     payload = {key: value for key, value in caps.items() if value is not None}
     if minutes is not None:
@@ -219,7 +227,21 @@ def budget(
         return
     if not payload:
         raise UsageError("budget: say what to change, as in `kerneltui budget SESSION --usd 40`.")
+    say_change(session, payload)
     decide(session, DecisionKind.BUDGET, "", payload, as_json)
+
+
+def say_change(session: str, payload: dict[str, Any]) -> None:
+    """Old and new caps beside what is used, and whether the search ends by it; on stderr."""
+    from kerneltui.tui.budgets import change_lines, ends_by
+
+    with Store.open(find_session(session)) as store:
+        tree = store.read_tree()
+    for line in change_lines(tree, payload, tree.status.active_s):
+        click.echo(line, err=True)
+    ends = ends_by(tree, payload, tree.status.active_s)
+    if ends:
+        click.echo(f"stops now: {ends}", err=True)
 
 
 def say_forecast(session: str, *, as_json: bool, on_stdout: bool) -> None:

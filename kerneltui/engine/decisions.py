@@ -35,6 +35,7 @@ from kerneltui.settings import dump_settings, parse_settings
 
 SOURCE_LIMIT = 2_000_000  # characters of an injected kernel
 EXPAND_LIMIT = 64
+DRAINING = "stops once what runs is finished"
 BRINGS_WORK = (DecisionKind.INJECT, DecisionKind.ANSWER)
 NEED_THE_PROBLEM = (DecisionKind.INJECT, DecisionKind.ANSWER, DecisionKind.CERTIFY, DecisionKind.PROFILE)
 
@@ -307,7 +308,10 @@ def resume(session: Session, decision: Decision) -> str:
 
 
 def stop(session: Session, decision: Decision) -> str:
-    """End the search; it can be run again."""
+    """End the search, at once or once what runs is finished; it can be run again."""
+    if decision.payload.get("drain"):
+        _set_state(session, SessionState.PAUSED, f"{DRAINING} (asked by {decision.who or 'a person'})")
+        return "stops once what runs is finished; resume goes on after all"
     _set_state(session, SessionState.STOPPED, f"stopped by {decision.who or 'a person'}")
     return "stopped"
 

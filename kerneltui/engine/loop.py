@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from kerneltui.authors import Author
-from kerneltui.engine.decisions import carry_out_all
+from kerneltui.engine.decisions import DRAINING, carry_out_all
 from kerneltui.engine.forecasting import forecast_in
 from kerneltui.engine.judging import judge, sweep
 from kerneltui.engine.machine import missing_words, open_evaluator
@@ -229,8 +229,11 @@ class _Engine:
             await self.drop_pruned()
             if session.is_running() and session.prepared is not None and self.is_time_to_plan():
                 await self.plan()
-            if session.status.state is SessionState.PAUSED and not self.stay and not session.work:
-                return
+            if session.status.state is SessionState.PAUSED and not session.work:
+                if session.status.reason.startswith(DRAINING):
+                    await session.set_status(state=SessionState.STOPPED, reason="stopped: what ran was finished")
+                if not self.stay:
+                    return
             await self.beat()
             await self.wait()
 

@@ -80,6 +80,8 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="engine.log", keys=(), title="open the engine's log", group="engine", command="engine log"),
     Action(id="engine.stop", keys=("Q",), title="stop the search and close (asks)", group="engine", decision=K.STOP,
            twin="stop SESSION", command="stop"),
+    Action(id="engine.drain", keys=(), title="drain: begin nothing new, end once what runs is finished", group="engine",
+           decision=K.STOP, twin="stop SESSION --drain", command="drain"),
     Action(id="app.quit", keys=("q",), title="close the viewer; the search goes on", short="quit", group="engine",
            command="quit"),
     # view

@@ -17,7 +17,7 @@ _MASKS = (
     (re.compile(r"\b[\w.-]+\.(?:cu|cuh|cpp|cc|h|hpp|py)\b(?::\d+)*(?:\(\d+\))?"), "FILE"),
     (re.compile(r"\b_Z\w+"), "NAME"),
     (re.compile(r"(['\"`‘“])[^'\"`’”]*['\"`’”]"), "?"),
-    (re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?"), "#"),
+    (re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][-+]?\d+)?"), "#"),
 )
 _FULL_CUT = 90
 

@@ -13,8 +13,6 @@ import pytest
 import sessions
 from kerneltui.records import (
     CallState,
-    Decision,
-    DecisionKind,
     Idea,
     Outcome,
     SessionState,
@@ -31,7 +29,6 @@ from kerneltui.tui.model import Loaded, Model
 from kerneltui.tui.outline import Outline
 from kerneltui.tui.render import ASCII, UNICODE
 from kerneltui.tui.signatures import group_failures, signature
-from kerneltui.tui.undo import Deed, History, Step, made_node
 from kerneltui.tui.widgets.linelist import Line, clip
 from kerneltui.tui.widgets.plot import Point, plot_lines, points, scale_note, scale_of
 
@@ -247,29 +244,6 @@ def test_clip_cuts_by_cells(line: Line, left: int, width: int, shown: str) -> No
     from rich.style import Style
 
     assert "".join(segment.text for segment in clip(line, left, width, lambda token: Style())) == shown
-
-
-def test_undo_and_redo() -> None:
-    history = History()
-    deed = Deed(
-        title="pruned i001",
-        done=(Step(kind=DecisionKind.PRUNE, target="i001"),),
-        undone=(Step(kind=DecisionKind.RESTORE, target="i001"),),
-    )
-    assert history.take_back() is None and history.do_again() is None
-    history.add(deed)
-    assert (history.take_back(), history.take_back(), history.do_again()) == (deed, None, deed)
-    history.take_back()
-    history.add(deed)
-    assert history.do_again() is None
-
-
-def test_what_an_inject_became_is_read_from_the_answer() -> None:
-    answered = [
-        Decision(id=1, kind=DecisionKind.INJECT, answer="injected as v00012"),
-        Decision(id=2, kind=DecisionKind.ADD_IDEA, answer="added as i007; no author here"),
-    ]
-    assert [made_node(answered, id) for id in (1, 2, 3)] == ["v00012", "i007", None]
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,7 @@ class Deeds(Openings, Taking):
             "engine.budget": hands.budget,
             "engine.start": lambda _: hands.start(),
             "engine.stop": lambda _: hands.stop(),
+            "engine.drain": lambda _: hands.drain(),
         }
 
     # ----------------------------------------------------------------- rows

@@ -18,21 +18,37 @@ from textual.widgets import Input, TextArea
 
 from kerneltui.tui import drafts
 from kerneltui.tui.actions import ACTIONS, GROUP_TITLES, Action, commands, key_text, keys_of
+from kerneltui.tui.render import wrap
 from kerneltui.tui.widgets.linelist import Line, LineList, Span, TextLines, clip
 from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
 
 QUIET_INPUT = "Input { border: none; height: 1; padding: 0; background: $surface; }"
 
 
-class Ask(ModalScreen[str | None]):
-    """One line of text at the foot of the screen. Enter gives it, escape gives None."""
+REMARK_LINES = 5
+REMARK_S = 0.3  # after the last key, before remarks are made anew
 
-    DEFAULT_CSS = "Ask { align: left bottom; } Ask > Vertical { height: 4; background: $panel; }"
+
+class Ask(ModalScreen[str | None]):
+    """One line of text at the foot of the screen. Enter gives it, escape gives None.
+
+    `remarks` says in lines what the text would do, as it is typed; they stand in place of the hint.
+    """
+
+    DEFAULT_CSS = "Ask { align: left bottom; } Ask > Vertical { height: auto; background: $panel; }" + QUIET_INPUT
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", show=False)]
 
-    def __init__(self, title: str, value: str = "", hint: str = "", check: Callable[[str], str] | None = None) -> None:
+    def __init__(
+        self,
+        title: str,
+        value: str = "",
+        hint: str = "",
+        check: Callable[[str], str] | None = None,
+        remarks: Callable[[str], list[Span]] | None = None,
+    ) -> None:
         super().__init__()
-        self.heading, self.value, self.hint, self.check = title, value, hint, check
+        self.heading, self.value, self.hint, self.check, self.remarks = title, value, hint, check, remarks
+        self._remarking: Timer | None = None
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -40,48 +56,74 @@ class Ask(ModalScreen[str | None]):
             line = Input(self.value, select_on_focus=False)
             line.cursor_blink = False
             yield line
-            yield OneLine(id="ask-hint")
+            hint = TextLines(id="ask-hint")
+            hint.can_focus = False
+            yield hint
             yield OneLine(id="ask-keys")
 
     def on_mount(self) -> None:
         self.query_one("#ask-title", PaneTitle).set([(f" {self.heading}", "")])
-        self.query_one("#ask-hint", OneLine).set([(f" {self.hint}", "muted")])
+        self.remark()
         keys: list[Span] = [(" enter", "key"), (" takes it  ", "muted"), ("esc", "key"), (" leaves it", "muted")]
         self.query_one("#ask-keys", OneLine).set(keys)
+
+    def remark(self) -> None:
+        """What there is to say of the text as it stands, else the hint; in as many lines as it takes."""
+        found = self.remarks(self.query_one(Input).value) if self.remarks else []
+        self._say(found or [(self.hint, "muted")])
+
+    def _say(self, sentences: Sequence[Span]) -> None:
+        width = self.app.size.width - 2
+        wrapped: list[Line] = [[(f" {part}", token)] for text, token in sentences for part in wrap(text, width)]
+        shown = self.query_one("#ask-hint", TextLines)
+        shown.styles.height = max(1, min(REMARK_LINES, len(wrapped)))
+        shown.show(wrapped)
+
+    def on_input_changed(self, _: Input.Changed) -> None:
+        if self.remarks is not None:
+            if self._remarking is not None:
+                self._remarking.stop()
+            self._remarking = self.set_timer(REMARK_S, self.remark)
 
     def on_input_submitted(self, message: Input.Submitted) -> None:
         problem = self.check(message.value) if self.check else ""
         if problem:
-            self.query_one("#ask-hint", OneLine).set([(f" {problem}", "error")])
+            self._say([(problem, "error")])
         else:
             self.dismiss(message.value)
 
 
-class Confirm(ModalScreen[bool]):
-    """A question that only y answers with yes."""
+class Confirm(ModalScreen[str]):
+    """A question that only y answers with yes; `also` offers other keys. What was pressed, "" for no."""
 
-    DEFAULT_CSS = "Confirm { align: left bottom; } Confirm > OneLine { background: $panel; }"
+    DEFAULT_CSS = "Confirm { align: left bottom; } Confirm > TextLines { height: 1; background: $panel; }"
 
-    def __init__(self, question: str) -> None:
+    def __init__(self, question: str, also: Sequence[tuple[str, str]] = ()) -> None:
         super().__init__()
-        self.question = question
+        self.question, self.also = question, also
 
     def compose(self) -> ComposeResult:
-        yield OneLine(id="confirm")
+        shown = TextLines(id="confirm")
+        shown.can_focus = False  # every key is an answer
+        yield shown
 
     def on_mount(self) -> None:
-        spans: list[Span] = [
-            (f" {self.question} ", "warning"),
-            ("y", "key"),
-            ("/", "muted"),
-            ("n", "key"),
-            (" (n) ", "muted"),
-        ]
-        self.query_one("#confirm", OneLine).set(spans)
+        answers: list[Span] = [(" y", "key"), (" yes  ", "muted")]
+        for key, name in self.also:
+            answers += [(key, "key"), (f" {name}  ", "muted")]
+        answers += [("n", "key"), (" no, as any other key", "muted")]
+        lines: list[Line] = [[(f" {part}", "warning")] for part in wrap(self.question, self.app.size.width - 2)]
+        cells = len(self.question) + sum(len(text) for text, _ in answers) + 2
+        lines = (
+            [[*lines[0], (" ", ""), *answers]] if len(lines) == 1 and cells < self.app.size.width else [*lines, answers]
+        )
+        shown = self.query_one("#confirm", TextLines)
+        shown.styles.height = len(lines)
+        shown.show(lines)
 
     def on_key(self, event: events.Key) -> None:
         event.stop()
-        self.dismiss(event.key == "y")
+        self.dismiss(event.key if event.key in ("y", *dict(self.also)) else "")
 
 
 class Pick(ModalScreen[str | None]):
@@ -105,10 +147,6 @@ class Pick(ModalScreen[str | None]):
     def on_key(self, event: events.Key) -> None:
         event.stop()
         self.dismiss(event.key if event.key in dict(self.choices) else None)
-
-
-REMARK_LINES = 5
-REMARK_S = 0.3  # after the last key, before remarks are made anew
 
 
 class Editor(ModalScreen[str | None]):

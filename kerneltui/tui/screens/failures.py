@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from textual.binding import Binding, BindingType
 
 from kerneltui.records import DecisionKind
 from kerneltui.tui import words
-from kerneltui.tui.render import one_line
+from kerneltui.tui.render import fit, one_line, wrap
 from kerneltui.tui.screens.listing import Listing
 from kerneltui.tui.signatures import Group, group_failures, trend
 from kerneltui.tui.undo import Step
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from kerneltui.tui.screens.main import MainScreen
 
 EXAMPLES = 12
+INDENT = 20  # columns before the reason
 REFRESH_S = 1.0
 
 
@@ -32,8 +32,14 @@ class FailuresScreen(Listing):
         Binding("L", "lesson", show=False),
         Binding("z", "undo", show=False),
     ]
-    keys = (("enter", "list them in the tree"), ("r", "retry all"), ("x", "prune all"), ("L", "lesson for the authors"),
-            ("z", "undo"), ("esc", "back"))  # fmt: skip
+    keys = (
+        ("enter", "list"),
+        ("r", "retry all"),
+        ("x", "prune all"),
+        ("L", "lesson for prompts"),
+        ("z", "undo"),
+        ("esc", "back"),
+    )
 
     def __init__(self, main: MainScreen) -> None:
         super().__init__()
@@ -68,12 +74,15 @@ class FailuresScreen(Listing):
         return self.groups[self.list.cursor] if self.list.cursor < len(self.groups) else None
 
     def show_about(self) -> None:
+        """Newest first: the first in full, of the others a line each."""
         group, found = self.group, list[Line]()
-        for variant in (group.variants if group else ())[-1 : -EXAMPLES - 1 : -1]:
-            reason = one_line(variant.author_error or variant.message)
-            found.append(
-                [(f" {variant.id} ", "round"), (f"{variant.idea or '-':<6}r{variant.round:<4}", "muted"), (reason, "")]
-            )
+        for number, variant in enumerate((group.variants if group else ())[-1 : -EXAMPLES - 1 : -1]):
+            head: Line = [(f" {variant.id} ", "round"), (f"{variant.idea or '-':<6}r{variant.round:<4}", "muted")]
+            reason = one_line(variant.author_error or variant.message) or words.outcome_text(variant)
+            room = max(20, (self.size.width or 80) - INDENT - 2)
+            parts = [fit(reason, room, self.glyphs.cut)] if number else wrap(reason, room)
+            found.append([*head, (parts[0] if parts else "", "")])
+            found += [[(" " * INDENT + part, "")] for part in parts[1:]]
         self.query_one("#about", TextLines).show(found)
 
     def on_line_list_chosen(self, _: LineList.Chosen) -> None:
@@ -81,30 +90,20 @@ class FailuresScreen(Listing):
             self.dismiss(None)
             self.main.set_filter(f'sig:"{self.group.signature.replace(chr(34), "")}"')
 
-    def _with_group(self, name: str, kind: DecisionKind, back: DecisionKind | None) -> None:
-        group = self.group
-        if group is None:
-            return
-        ids = [variant.id for variant in group.variants]
-        done = [Step(kind=kind, target=id) for id in ids]
-        undone = [Step(kind=back, target=id) for id in ids] if back else []
-        self._ask(
-            f"{name} {words.count_text(len(ids), 'variant')}?",
-            lambda: self._do(f"{name}: {len(ids)} variants", done, undone),
-        )
-
-    def _do(self, title: str, done: list[Step], undone: list[Step]) -> None:
-        self.main.hands.do(title, done, undone)
-        self.say(title, "human")
-
-    def _ask(self, question: str, yes: Callable[[], None]) -> None:
-        self.main.confirm(question, yes)
-
     def action_retry(self) -> None:
-        self._with_group("retry", DecisionKind.RETRY, None)
+        if self.group is not None:
+            ids = [variant.id for variant in self.group.variants]
+            title, steps = f"retry of {words.count_text(len(ids), 'variant')} asked", [_retry(id) for id in ids]
+            self.main.confirm(
+                f"retry {words.count_text(len(ids), 'variant')}?", lambda: self.main.hands.do(title, steps, [])
+            )
 
     def action_prune(self) -> None:
-        self._with_group("prune", DecisionKind.PRUNE, DecisionKind.RESTORE)
+        ids = [variant.id for variant in (self.group.variants if self.group else ()) if not variant.pruned]
+        if ids:
+            self.main.hands.prune_nodes(ids)
+        else:
+            self.say("nothing here to prune", "muted")
 
     def action_undo(self) -> None:
         self.main.hands.undo()
@@ -119,10 +118,14 @@ class FailuresScreen(Listing):
         def take(text: str) -> None:
             notes = "\n".join(part for part in (before.strip(), text.strip()) if part)
             done = Step(kind=DecisionKind.NOTE, payload={"text": notes})
-            undone = [Step(kind=DecisionKind.NOTE, payload={"text": before})] if before.strip() else []
-            self._do("lesson given to every author", [done], undone)
+            undone = Step(kind=DecisionKind.NOTE, payload={"text": before})
+            self.main.hands.do("lesson given to every author", [done], [undone])
 
         self.main.ask("Lesson for every later prompt", take, value=lesson, hint="edit it as you like")
+
+
+def _retry(id: str) -> Step:
+    return Step(kind=DecisionKind.RETRY, target=id)
 
 
 def _line(group: Group) -> Line:

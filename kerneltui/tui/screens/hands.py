@@ -1,94 +1,44 @@
-"""What a person does to the search: every decision that the main screen can send, and its undo."""
+"""What a person does to nodes of the tree: branches, words, kernels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from kerneltui.contract import skeleton
-from kerneltui.errors import KernelTuiError
-from kerneltui.records import DecisionKind, IdeaStatus, Language, SessionState, Variant, in_order
+from kerneltui.records import DecisionKind, IdeaStatus, Language, Variant, in_order
 from kerneltui.tui import words
-from kerneltui.tui.engines import is_running, start_engine
 from kerneltui.tui.outline import NodeKind
-from kerneltui.tui.screens.selection import Selection
+from kerneltui.tui.screens.governing import Governing
 from kerneltui.tui.signatures import signature
-from kerneltui.tui.typed import language_of, read_budget, read_kernel
-from kerneltui.tui.undo import Deed, History, Step, made_node
-
-if TYPE_CHECKING:
-    from kerneltui.tui.screens.main import MainScreen
+from kerneltui.tui.typed import language_of, read_kernel
+from kerneltui.tui.undo import Step
 
 
-class Hands(Selection):
+class Hands(Governing):
     """Turns keys into decisions. One per main screen."""
-
-    def __init__(self, screen: MainScreen) -> None:
-        super().__init__(screen)
-        self.history = History()
-
-    # ----------------------------------------------------------------- sending
-
-    def send(self, steps: Iterable[Step]) -> list[int]:
-        """Write decisions; their ids, none if the session cannot be written."""
-        try:
-            return [self.screen.model.decide(step.kind, step.target, step.payload) for step in steps]
-        except KernelTuiError as error:
-            self.screen.say(str(error), "error")
-            return []
-
-    def do(self, title: str, done: list[Step], undone: list[Step]) -> None:
-        """Send, remember, and say so."""
-        sent = self.send(done)
-        if not sent:
-            return
-        creates = done[0].kind in (DecisionKind.INJECT, DecisionKind.ADD_IDEA)
-        if undone or creates:
-            deed = Deed(title=title, done=tuple(done), undone=tuple(undone), made_by=sent[0] if creates else None)
-            self.history.add(deed)
-        waits = "  (waits for an engine: S starts it)" if self.screen.model.is_resting() else ""
-        self.screen.say(f"{title}{'; z undoes' if undone or creates else ''}{waits}", "human")
-
-    def undo(self) -> None:
-        """Take back the last deed."""
-        deed = self.history.take_back()
-        if deed is None:
-            self.screen.say("nothing to undo in this viewer", "muted")
-            return
-        steps = list(deed.undone)
-        if deed.made_by is not None:
-            made = made_node(self.screen.model.store.read_decisions(), deed.made_by)
-            if made is None:
-                self.history.do_again()
-                self.screen.say(f"{deed.title}: the engine has not taken it up yet; undo it then", "warning")
-                return
-            steps = [Step(kind=DecisionKind.PRUNE, target=made)]
-        if self.send(steps):
-            self.screen.say(f"undone: {deed.title}; Z does it again", "human")
-
-    def redo(self) -> None:
-        """Do the last undone deed again."""
-        deed = self.history.do_again()
-        if deed is None:
-            self.screen.say("nothing to redo", "muted")
-        elif self.send(deed.done):
-            self.screen.say(f"done again: {deed.title}", "human")
 
     # ----------------------------------------------------------------- branches
 
     def prune(self) -> None:
-        """Cut off, at once; a question only for many."""
+        """Cut off, at once; a question only for many, or for a round."""
+        row = self.screen.current
+        whole = row is not None and row.kind is NodeKind.ROUND and not self.screen.model.marks
         ids = [id for id in self.targets() if not self._is_pruned(id)]
-        if not ids:
-            self.screen.say("nothing here to prune; X restores what is pruned", "muted")
-            return
-        count = sum(len(self.screen.model.outline.variants_below(id)) for id in ids)
-        name = f"pruned {_names(ids)}" + (f" with {words.count_text(count, 'variant')}" if count > 1 else "")
+        if ids:
+            self.prune_nodes(ids, row.id if whole and row else "")
+        else:
+            self.say("nothing here to prune; X restores what is pruned", "muted")
+
+    def prune_nodes(self, ids: list[str], round_: str = "") -> None:
+        """Cut these off, all of a round where one is named."""
+        below = {variant.id for id in ids for variant in self.screen.model.outline.variants_below(id)}
+        count = len(below | {id for id in ids if id in self.screen.model.tree.variants})
+        name = f"pruned {_names(ids)}" + (f" with {words.count_text(count, 'variant')}" if count > len(ids) else "")
         done = [Step(kind=DecisionKind.PRUNE, target=id) for id in ids]
         undone = [Step(kind=DecisionKind.RESTORE, target=id) for id in ids]
-        if count > self.screen.app.config.bulk_over:  # type: ignore[attr-defined]
-            question = f"prune {words.count_text(count, 'variant')}?"
+        if round_ or count > self.screen.app.config.bulk_over:  # type: ignore[attr-defined]
+            where = f" of all {words.count_text(len(ids), 'idea')} of round {round_[1:]}" if round_ else ""
+            question = f"prune {words.count_text(count, 'variant')}{where}?"
             self.screen.confirm(question, lambda: self.do(name, done, undone))
         else:
             self.do(name, done, undone)
@@ -103,7 +53,7 @@ class Hands(Selection):
         """Take back a prune, a rejection or a merge."""
         ids = [id for id in self.targets() if self._is_pruned(id) or self._is_merged(id)]
         if not ids:
-            self.screen.say("nothing here was pruned", "muted")
+            self.say("nothing here was pruned", "muted")
             return
         self.do(f"restored {_names(ids)}", [Step(kind=DecisionKind.RESTORE, target=id) for id in ids],
                 [Step(kind=DecisionKind.PRUNE, target=id) for id in ids])  # fmt: skip
@@ -117,7 +67,7 @@ class Hands(Selection):
         variant = self.one_variant()
         found = [v for v in self.variants() if v.id in self.screen.model.marks] or ([variant] if variant else [])
         if not found:
-            self.screen.say("pins are for variants: go to one first", "muted")
+            self.say("pins are for variants: go to one first", "muted")
             return
         on = not all(v.pinned for v in found)
         kinds = (DecisionKind.PIN, DecisionKind.UNPIN) if on else (DecisionKind.UNPIN, DecisionKind.PIN)
@@ -134,7 +84,7 @@ class Hands(Selection):
         """The same for all that failed in the same way."""
         variant = self.one_variant() or next(iter(self.variants()), None)
         if variant is None or not words.is_failure(variant):
-            self.screen.say("go to a failed variant first", "muted")
+            self.say("go to a failed variant first", "muted")
             return
         wanted = signature(variant)
         every = self.screen.model.tree.variants.values()
@@ -148,13 +98,13 @@ class Hands(Selection):
             steps = [Step(kind=DecisionKind.RETRY, target=v.id) for v in found]
             self.do(f"retry of {_names([v.id for v in found])} asked", steps, [])
         else:
-            self.screen.say("nothing here to retry", "muted")
+            self.say("nothing here to retry", "muted")
 
     def certify(self) -> None:
         """Measure a variant again with every check."""
         variant = self.one_variant()
         if variant is None or not variant.candidate:
-            self.screen.say("go to a variant with code first", "muted")
+            self.say("go to a variant with code first", "muted")
         else:
             self.do(f"certifying {variant.id}", [Step(kind=DecisionKind.CERTIFY, target=variant.id)], [])
 
@@ -175,7 +125,7 @@ class Hands(Selection):
         def take(note: str) -> None:
             done = Step(kind=DecisionKind.NOTE, target=target, payload={"text": note})
             undone = Step(kind=DecisionKind.NOTE, target=target, payload={"text": before})
-            self.do(f"noted on {target or 'the session'}", [done], [undone] if before.strip() else [])
+            self.do(f"noted on {target or 'the session'}", [done], [undone])
 
         if text:
             take(text)
@@ -187,14 +137,14 @@ class Hands(Selection):
         """Other words for an idea."""
         idea = self.idea()
         if idea is None:
-            self.screen.say("go to an idea, or a variant of one", "muted")
+            self.say("go to an idea, or a variant of one", "muted")
             return
 
         def take(text: str) -> None:
             title, _, body = text.strip().partition("\n")
             payload = {"title": title.strip(), "text": body.strip()}
             if (payload["title"], payload["text"]) == (idea.title.strip(), idea.text.strip()):
-                self.screen.say("the same words as before: nothing was sent", "muted")
+                self.say("the same words as before: nothing was sent", "muted")
                 return
             undone = Step(kind=DecisionKind.EDIT, target=idea.id, payload={"title": idea.title, "text": idea.text})
             self.do(f"edited {idea.id}", [Step(kind=DecisionKind.EDIT, target=idea.id, payload=payload)], [undone])
@@ -221,7 +171,7 @@ class Hands(Selection):
         """More variants of an idea."""
         idea = self.idea()
         if idea is None:
-            self.screen.say("go to an idea, or a variant of one", "muted")
+            self.say("go to an idea, or a variant of one", "muted")
             return
 
         def take(count: str) -> None:
@@ -241,7 +191,7 @@ class Hands(Selection):
         tree = self.screen.model.tree
         ids = [id for id in self.targets() if id in tree.ideas and tree.ideas[id].status is IdeaStatus.PROPOSED]
         if not ids:
-            self.screen.say("no proposed idea here", "muted")
+            self.say("no proposed idea here", "muted")
             return
         other = DecisionKind.REJECT if kind is DecisionKind.APPROVE else DecisionKind.APPROVE
         self.do(
@@ -254,7 +204,7 @@ class Hands(Selection):
         """Move the proposed idea before another of its round; without one, to the end."""
         idea = next((id for id in self.targets() if id in self.screen.model.tree.ideas), "")
         if not idea:
-            self.screen.say("no idea here", "muted")
+            self.say("no idea here", "muted")
             return
         self.move(idea, text.strip())
 
@@ -285,7 +235,7 @@ class Hands(Selection):
         if path:
             text, problem = read_kernel(path)
             if problem:
-                self.screen.say(problem, "error")
+                self.say(problem, "error")
             else:
                 self._send_kernel(text, Path(path).name, language_of(path, self.language()), "")
             return
@@ -309,12 +259,12 @@ class Hands(Selection):
         variant = self.one_variant()
         candidate = self.screen.model.candidate(variant)
         if variant is None or candidate is None:
-            self.screen.say("go to a variant with code first", "muted")
+            self.say("go to a variant with code first", "muted")
             return
 
         def take(text: str) -> None:
             if text.strip() == candidate.source.strip():
-                self.screen.say("the same text: nothing was sent", "muted")
+                self.say("the same text: nothing was sent", "muted")
             else:
                 self._send_kernel(text, f"fork of {variant.id}", candidate.language, variant.id)
 
@@ -331,75 +281,6 @@ class Hands(Selection):
     def _send_kernel(self, source: str, name: str, language: Language, parent: str) -> None:
         payload = {"source": source, "language": str(language), "name": name, "parent": parent}
         self.do(f"injected {name}", [Step(kind=DecisionKind.INJECT, payload=payload)], [])
-
-    # ----------------------------------------------------------------- the engine
-
-    def pause(self, on: bool | None = None) -> None:
-        """Pause, or resume."""
-        paused = self.screen.model.tree.status.state is SessionState.PAUSED
-        kind = DecisionKind.RESUME if (paused if on is None else not on) else DecisionKind.PAUSE
-        self.do(
-            "resume asked" if kind is DecisionKind.RESUME else "pause asked: what runs is finished",
-            [Step(kind=kind)],
-            [],
-        )
-
-    def start(self) -> None:
-        """Start an engine where none runs."""
-        model = self.screen.model
-        if is_running(model.tree.status):
-            self.screen.say(f"an engine runs already (pid {model.tree.status.pid})", "muted")
-            return
-        try:
-            pid = start_engine(model.folder)
-        except KernelTuiError as error:
-            self.screen.say(str(error), "error")
-            return
-        self.screen.say(f"engine started, pid {pid}; its log is {model.folder / 'engine.log'}", "human")
-
-    def budget(self, text: str = "") -> None:
-        """Other caps."""
-        if text:
-            self._take_budget(text)
-            return
-        settings = self.screen.model.tree.settings
-        hint = f"now: {settings.rounds} rounds, {words.budget_text(settings.budget)}.  usd tokens evaluations wall target plateau; off = no cap"
-        self.screen.ask(
-            "Budget, such as: rounds +2, usd 40, wall 2h", self._take_budget, hint=hint, check=self._check_budget
-        )
-
-    def _check_budget(self, text: str) -> str:
-        try:
-            read_budget(text, self.screen.model.tree.settings.rounds, self.screen.model.tree.settings.budget)
-        except ValueError as error:
-            return str(error)
-        return ""
-
-    def _take_budget(self, text: str) -> None:
-        settings = self.screen.model.tree.settings
-        try:
-            payload = read_budget(text, settings.rounds, settings.budget)
-        except ValueError as error:
-            self.screen.say(str(error), "error")
-            return
-        before = {key: settings.rounds if key == "rounds" else getattr(settings.budget, key) for key in payload}
-        self.do(
-            f"budget: {text}",
-            [Step(kind=DecisionKind.BUDGET, payload=payload)],
-            [Step(kind=DecisionKind.BUDGET, payload=before)],
-        )
-
-    def stop(self) -> None:
-        """End the search and close."""
-        status = self.screen.model.tree.status
-        busy = sum(bool(worker.doing) for worker in status.workers)
-        question = f"stop the search ({words.count_text(busy, 'process')[:-1] + 'es' if busy != 1 else '1 process'} at work) and close?"
-
-        def yes() -> None:
-            if self.send([Step(kind=DecisionKind.STOP)]):
-                self.screen.app.exit(0)
-
-        self.screen.confirm(question, yes)
 
 
 def _names(ids: list[str]) -> str:
