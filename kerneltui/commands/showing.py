@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -161,6 +162,8 @@ def show_variant(store: Store, variant: Variant, source: bool, as_json: bool) ->
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")
 def status(session: str, as_json: bool) -> None:
     """What SESSION's engine does now; cheap, for scripts and prompts."""
+    from kerneltui.tui.words import wait_text, waiting
+
     folder = find_session(session)
     with Store.open(folder) as store:
         tree = store.read_tree()
@@ -170,8 +173,12 @@ def status(session: str, as_json: bool) -> None:
         print_json(row)
         return
     click.echo(printable(f"{folder.name}: {row['state']} {tree.status.reason}".rstrip()))
+    now = time.time()
+    for label, held in waiting(tree.status, now).items():
+        click.echo(printable(f"  {wait_text(label, held, now)} (rate limit)"))
     for worker in tree.status.workers:
-        click.echo(printable(f"  {worker.name:12} {worker.doing} {worker.node}".rstrip()))
+        if worker.until <= now:
+            click.echo(printable(f"  {worker.name:12} {worker.doing} {worker.node}".rstrip()))
 
 
 @click.command()

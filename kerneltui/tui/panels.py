@@ -58,6 +58,10 @@ def _header_right(model: Model, *, frozen: bool, now: float, width: int) -> list
             spans.append((f" lag {lag:.0f}s ", "warning"))
         elif width >= 120:
             spans.append((f" engine {status.pid} ", "muted"))
+    if not model.is_resting():
+        waits = [words.wait_text(label, held, now) for label, held in words.waiting(status, now).items()]
+        more = f" +{len(waits) - 1}" if len(waits) > 1 else ""
+        spans += [(f" {waits[0]}{more} ", "warning")] if waits else []
     if frozen:
         spans.append((" FROZEN F ", "warning"))
     return spans
@@ -109,16 +113,16 @@ def workers(model: Model, glyphs: Glyphs, now: float, width: int) -> list[Line]:
     """What every process does now."""
     found: list[Line] = []
     resting = model.is_resting()
+    waits = words.waiting(model.tree.status, now) if not resting else {}
+    for label, held in waits.items():
+        nodes = ", ".join(worker.node for worker in held if worker.node)
+        found.append([(f" {words.wait_text(label, held, now)} (rate limit)", "warning"), (f"  {nodes}", "muted")])
     for worker in model.tree.status.workers:
+        if any(worker in held for held in waits.values()):
+            continue
         name = fit(one_line(worker.name), 18 if width >= 70 else 12, glyphs.cut)
         if not worker.doing or resting:
             found.append([(f" {name}", "muted"), (" idle" if not resting else " -", "muted")])
-            continue
-        if worker.until > now:
-            left = words.span_text(worker.until - now)
-            found.append(
-                [(f" {name} ", ""), (fit(worker.node, 8), "muted"), (f" rate limit, goes on in {left}", "warning")]
-            )
             continue
         spent = words.span_text(now - worker.since) if worker.since else ""
         doing = cut(one_line(worker.doing), max(8, width - (38 if width >= 70 else 32)), glyphs.cut)

@@ -17,6 +17,7 @@ from kerneltui.records import (
     Tree,
     Variant,
     VariantState,
+    Worker,
 )
 from kerneltui.tui.render import Glyphs, one_line
 
@@ -229,6 +230,29 @@ def budget_text(budget: Budget) -> str:
 def badge_text(badge: Badge | None) -> str:
     """The badge as a word."""
     return str(badge) if badge else ""
+
+
+def author_label(worker: Worker) -> str:
+    """The author whose question this worker asks: `author LABEL NUMBER`; "" for any other worker."""
+    name = one_line(worker.name)
+    if not name.startswith("author "):
+        return ""
+    label, _, number = name.removeprefix("author ").rpartition(" ")
+    return label if label and number.isdecimal() else name.removeprefix("author ")
+
+
+def waiting(status: EngineStatus, now: float) -> dict[str, list[Worker]]:
+    """Workers by author, of those that wait for their provider's rate limit."""
+    found: dict[str, list[Worker]] = {}
+    for worker in status.workers:
+        if worker.until > now and worker.doing:
+            found.setdefault(author_label(worker) or worker.name, []).append(worker)
+    return found
+
+
+def wait_text(label: str, workers: list[Worker], now: float) -> str:
+    """`gemini waits 00:12`."""
+    return f"{label} waits {span_text(max(worker.until for worker in workers) - now + 0.999)}"
 
 
 def state_text(status: EngineStatus) -> str:

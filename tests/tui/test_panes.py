@@ -21,6 +21,7 @@ from kerneltui.records import (
     Tree,
     Variant,
     VariantState,
+    Worker,
 )
 from kerneltui.store import Store
 from kerneltui.tui import details, diffs, panels, syntax, timings, typed, words
@@ -51,6 +52,17 @@ def model(session: Path) -> Iterator[Model]:
 
 def best(model: Model) -> Variant:
     return model.tree.variants[model.tree.status.best or ""]
+
+
+def test_an_author_that_waits_says_until_when(model: Model) -> None:
+    status, now = model.tree.status, time.time()
+    held = [Worker(name=f"author gemini {n}", doing="ideas", node=f"i00{n}", until=now + 12) for n in (1, 2)]
+    model.tree.status = replace(status, workers=(*status.workers, *held, replace(held[0], until=now - 1)))
+    shown = text(panels.workers(model, UNICODE, now, 80))
+    assert " gemini waits 00:12 (rate limit)  i001, i002\n" in shown and 1 == shown.count("author gemini 1")
+    _, right = panels.header(model, UNICODE, frozen=False, now=now, width=80)
+    assert "gemini waits 00:12" in text([right])
+    assert "openai" == words.author_label(Worker(name="author openai"))
 
 
 def test_time_tab(model: Model) -> None:
