@@ -12,9 +12,10 @@ TORCH ?= torch==2.13.0
 demo: $(VENV)/installed
 	$(BIN)/kerneltui demo $(ARGS)
 
-# Two workers: one for what is timed, one for the rest (tests/conftest.py).
+# What is timed runs alone (tests/conftest.py says what that is), all else in two workers.
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest tests -m "not gpu and not bench" -n 2 --dist loadgroup
+	$(BIN)/python -m pytest tests -m "not gpu and not bench and not timed" -n 2 --dist loadfile
+	$(BIN)/python -m pytest tests -m "timed and not gpu and not bench"
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .

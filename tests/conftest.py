@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-# Each of these keeps a processor busy and looks at the clock, or drives the whole program; they share one worker.
+# Each of these keeps a processor busy and looks at the clock, or drives the whole program.
 TIMED = {
     "test_exploits",
     "test_faults",
@@ -17,5 +17,5 @@ TIMED = {
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        file = item.path.stem
-        item.add_marker(pytest.mark.xdist_group("timed" if file in TIMED else file))
+        if item.path.stem in TIMED:
+            item.add_marker(pytest.mark.timed)

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from kerneltui.judge.controls import Controls
     from kerneltui.judge.precision import Classes
 
-RING_MOST = 32  # sets: enough that none is met twice in a slice of few launches
+# Sets: enough that none is met twice in a slice of few launches; on a host, where each turn of the ring is a command of
+# its own, so many that a turn is long against what it takes to wake up.
+RING_MOST = {"cpu": 128, "cuda": 32}
 RING_LEAST = 2
 RING_BYTES_HOST = 1536 << 20  # on a host, where memory is everybody's
 CACHES = 3  # a ring this many times the last-level cache finds nothing of itself there
@@ -219,7 +221,7 @@ def ring_size(set_bytes: int, cache_bytes: int, free_bytes: int, device: torch.d
     """Sets in the ring: more than the cache holds three times, within the memory."""
     most = free_bytes // 2 if device.type == "cuda" else min(free_bytes // 3, RING_BYTES_HOST)
     wanted = CACHES * cache_bytes // max(set_bytes, 1) + 1
-    return max(RING_LEAST, min(wanted, RING_MOST, most // max(set_bytes, 1)))
+    return max(RING_LEAST, min(wanted, RING_MOST[device.type], most // max(set_bytes, 1)))
 
 
 def place_inputs(slot: Slot, inputs: Sequence[Any], workload: Workload) -> list[Any]:
