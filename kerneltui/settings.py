@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, fields, replace
 from types import NoneType, UnionType
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import tomli_w
 
-from kerneltui.errors import SettingsError, nearest
+from kerneltui.errors import SettingsError, UsageError, nearest
 from kerneltui.records import AuthorSettings, Budget, Policy, Settings
 
 Record = TypeVar("Record", AuthorSettings, Budget, Policy)
@@ -179,6 +180,44 @@ def show(value: Any) -> str:
     """A value as TOML would say it, cut to a line."""
     text = str(value).lower() if isinstance(value, bool) else repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+# --------------------------------------------------------------------------- authors in a word
+
+ANSWER_TOKENS = 30_000  # thinking and one kernel file fit; a model's own maximum would reserve most of a small budget
+
+
+def parse_author(text: str) -> AuthorSettings:
+    """`kind`, `kind:model` or `command:PROGRAM ARGUMENTS`.
+
+    Raises:
+        UsageError: no such kind.
+    """
+    kind, _, model = text.partition(":")
+    if kind not in CHOICES["kind"]:
+        raise UsageError(f"--author {text}: no such author; there are openai, gemini, command and playbook.")
+    if kind != "command":
+        return AuthorSettings(kind=kind, model=model)
+    try:
+        words = tuple(shlex.split(model))
+    except ValueError as error:
+        raise UsageError(f"--author {text}: {error}.") from error
+    if not words:
+        raise UsageError('--author command: needs the program, as in --author "command:claude -p".')
+    return AuthorSettings(kind=kind, command=words, name=f"command:{words[0]}")
+
+
+def author_word(author: AuthorSettings) -> str:
+    """What `parse_author` reads back to an author of this kind and model."""
+    model = shlex.join(author.command) if author.command else author.model
+    return f"{author.kind}:{model}" if model else author.kind
+
+
+def cap_answers(author: AuthorSettings) -> AuthorSettings:
+    """The author with a cap on each answer, so that the worst case of a call leaves room for others under the budget."""
+    if author.kind not in ("openai", "gemini") or author.max_tokens is not None:
+        return author
+    return replace(author, max_tokens=ANSWER_TOKENS)
 
 
 # --------------------------------------------------------------------------- writing

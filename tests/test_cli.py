@@ -14,9 +14,10 @@ from click.testing import CliRunner
 
 from kerneltui.cli import COMMANDS, group
 from kerneltui.commands.output import EXIT_STATUS, exit_status, printable, table, time_text
-from kerneltui.commands.sessions import free_name, parse_author
+from kerneltui.commands.sessions import free_name
 from kerneltui.errors import UsageError
 from kerneltui.records import Idea, Outcome, Problem, Settings, Stage, Variant, VariantState
+from kerneltui.settings import parse_author
 from kerneltui.store import Store
 
 ROOT = Path(__file__).parent.parent

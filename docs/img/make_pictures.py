@@ -39,7 +39,7 @@ PICTURES = (
     ("palette", 100, 30, "kt-dark", ("colon", *"bud")),
     ("keys", 140, 40, "kt-light", ("question_mark",)),
     ("review", 110, 30, "kt-dark", ("V",)),  # of a session with `review = true`
-    ("setup", 110, 34, "kt-dark", ("colon", *"home", "enter", "n", "enter")),
+    ("setup", 110, 34, "kt-dark", ("colon", *"home", "enter", "n")),
     ("home", 110, 30, "kt-dark", ("colon", *"home", "enter")),
 )
 

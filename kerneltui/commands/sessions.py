@@ -21,7 +21,8 @@ from kerneltui.commands.output import (
 )
 from kerneltui.errors import KernelTuiError, SessionError, UsageError
 from kerneltui.evaluator.build_cache import cache_folder
-from kerneltui.records import AuthorSettings, Budget, Problem, Settings, Tree, Variant
+from kerneltui.records import Budget, Problem, Settings, Tree, Variant
+from kerneltui.settings import cap_answers, parse_author
 from kerneltui.store import Store, list_sessions, sessions_folder
 
 NAME = re.compile(r"[^A-Za-z0-9._-]+")
@@ -34,35 +35,6 @@ def free_name(root: Path, wanted: str) -> str:
     while (root / name).exists():
         name, number = f"{base}-{number}", number + 1
     return name
-
-
-def parse_author(text: str) -> AuthorSettings:
-    """`kind`, `kind:model` or `command:PROGRAM ARGUMENTS`.
-
-    Raises:
-        UsageError: no such kind.
-    """
-    import shlex
-
-    kind, _, model = text.partition(":")
-    if kind not in ("openai", "gemini", "command", "playbook"):
-        raise UsageError(f"--author {text}: no such author; there are openai, gemini, command and playbook.")
-    if kind == "command":
-        words = tuple(shlex.split(model))
-        if not words:
-            raise UsageError('--author command: needs the program, as in --author "command:claude -p".')
-        return AuthorSettings(kind=kind, command=words, name=f"command:{words[0]}")
-    return AuthorSettings(kind=kind, model=model)
-
-
-ANSWER_TOKENS = 30_000  # thinking and one kernel file fit; a model's own maximum would reserve most of a small budget
-
-
-def cap_answers(author: AuthorSettings) -> AuthorSettings:
-    """The author with a cap on each answer, so that the worst case of a call leaves room for others under the budget."""
-    if author.kind not in ("openai", "gemini") or author.max_tokens is not None:
-        return author
-    return replace(author, max_tokens=ANSWER_TOKENS)
 
 
 async def prepare_problem(problem: Problem, settings: Settings) -> Any:

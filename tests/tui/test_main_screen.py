@@ -434,23 +434,29 @@ async def test_home_lists_sessions_and_opens_one(session: Path, open_app: OpenAp
 async def test_a_new_session_from_home(tmp_path: Path, open_app: OpenApp) -> None:
     async with open_app(None, 100, 30) as pilot:
         await wait_for(pilot, lambda: "layernorm" in screen_text(pilot))
-        await pilot.press("n", *"-mine", "enter")
-        await wait_for(pilot, lambda: "session.toml" in screen_text(pilot))
-        area = pilot.app.screen.query_one(TextArea)
-        area.load_text(area.text.replace("rounds = 5", "rounds = many"))
+        await pilot.press("n", *"-mine")
+        form = pilot.app.screen
+        form.query_one("#input-rounds", Input).value = "many"
+        await wait_for(pilot, lambda: "rounds is 'many'; a number is expected." in screen_text(pilot))
         await pilot.press("ctrl+o")
-        await pilot.pause(0.1)
-        assert "session.toml" in screen_text(pilot)  # a broken file is not taken
-        area.load_text(area.text.replace("rounds = many", "rounds = 7"))
+        assert "not made" in screen_text(pilot) and "input-rounds" == form.focused.id
+        await pilot.press("escape", "n")
+        form = pilot.app.screen
+        assert "many" == form.query_one("#input-rounds", Input).value  # the draft
+        form.query_one("#input-rounds", Input).value = "7"
         await wait_for(pilot, lambda: "forecast  all 7 rounds" in screen_text(pilot))
         assert "-mine --rounds 7" in screen_text(pilot)
-        await pilot.press("ctrl+o")
+        await pilot.press("ctrl+t")
+        await wait_for(pilot, lambda: "All settings of" in screen_text(pilot))
+        area = pilot.app.screen.query_one(TextArea)
+        area.load_text(area.text.replace("repairs = 1", "repairs = 2"))
+        await pilot.press("ctrl+o", "ctrl+o")
         await wait_for(pilot, lambda: "No engine has run here yet" in screen_text(pilot))
         name = f"{pilot.app.screen.model.problem.name}-mine"
     made = list((tmp_path / "sessions").iterdir())
     assert [folder.name for folder in made] == [name]
     with Store.open(made[0]) as store:
-        assert store.settings().rounds == 7
+        assert (7, 2) == (store.settings().rounds, store.settings().repairs)
 
 
 async def test_theme_changes_at_once(session: Path, open_app: OpenApp) -> None:

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 
 from kerneltui.cli import group
 from kerneltui.records import AuthorSettings, Budget, Settings
-from kerneltui.settings import dump_settings
+from kerneltui.settings import author_word, dump_settings
 from kerneltui.store import Store
-from kerneltui.tui.setup import check_settings, command_line, setup_lines
+from kerneltui.tui.setup import check_settings, command_line, form_values, read_form, setup_lines
 
 PLAIN = Settings(problem="softmax", device="cpu")
 MODELS = replace(
@@ -46,6 +46,56 @@ def test_a_fault_stands_in_its_place() -> None:
     assert "rouns" in "".join(text for text, _ in line)
     assert "rouns" in check_settings(broken)
     assert "" == check_settings(dump_settings(PLAIN))
+
+
+def no_fault(_: str) -> str:
+    return ""
+
+
+def test_the_form_gives_back_what_it_was_filled_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key-that-is-long")
+    monkeypatch.setenv("GEMINI_API_KEY", "a-key-that-is-long")
+    settings = replace(MODELS, repairs=3, devices=("cpu:0", "cpu:1"), device="cpu:0")
+    made, faults = read_form(form_values(settings, "s"), settings, no_fault)
+    assert {} == faults
+    assert (("o3", 1000), ("new", 30_000)) == tuple((author.model, author.max_tokens) for author in made.authors)
+    assert replace(settings, authors=()) == replace(made, authors=())
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "said"),
+    [
+        ("rounds", "0", "`rounds` is 0; a whole number from 1 is expected."),
+        ("beam", "x", "survivors is 'x'; a number is expected."),
+        ("beam", "1.5", "`survivors` is 1.5; a whole number from 1 is expected."),
+        ("usd", "-1", "`dollars` is -1; a number from 0 is expected."),
+        ("tokens", "2.5", "`tokens` is 2.5; a whole number from 1 is expected."),
+        ("wall_s", "0", "`minutes` is 0; a number above 0 is expected."),
+        ("authors", "", "at least one: playbook, openai:MODEL, gemini:MODEL or command:PROGRAM."),
+        ("authors", "playbok", "playbok: no such author; there are openai, gemini, command and playbook."),
+        ("device", " ", "auto, cuda, cpu, or ids such as cuda:0; several of one kind share the search."),
+        ("review", "perhaps", "yes or no is expected."),
+        ("name", "a/b", "no slashes"),
+    ],
+)
+def test_a_fault_stands_at_its_field_and_leaves_the_rest(key: str, text: str, said: str) -> None:
+    values = form_values(PLAIN, "s") | {key: text}
+    made, faults = read_form(values, PLAIN, lambda name: "no slashes" if "/" in name else "")
+    assert ({key: said}, PLAIN) == (faults, made)
+
+
+def test_the_form_reads_authors_with_commas_and_caps_with_marks() -> None:
+    command = "command:sh -c 'echo a, b'"
+    values = form_values(PLAIN, "s") | {
+        "authors": f"playbook, {command}",
+        "usd": "$1,000",
+        "wall_s": "90",
+        "review": "y",
+    }
+    made, faults = read_form(values, PLAIN, no_fault)
+    assert {} == faults
+    assert ["playbook", command] == [author_word(author) for author in made.authors]
+    assert (1000, 5400, True) == (made.budget.usd, made.budget.wall_s, made.review)
 
 
 def test_lines_keep_to_the_width() -> None:

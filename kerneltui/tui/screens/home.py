@@ -12,16 +12,14 @@ from textual.message import Message
 
 from kerneltui.errors import KernelTuiError
 from kerneltui.evaluator.devices import missing
-from kerneltui.problems import list_problems, load_problem
+from kerneltui.problems import list_problems
 from kerneltui.records import Problem, SessionState, Settings, Tree, Variant
-from kerneltui.settings import dump_settings, parse_settings
 from kerneltui.store import Store, list_sessions, sessions_folder
-from kerneltui.tui import drafts, words
+from kerneltui.tui import words
 from kerneltui.tui.engines import is_running, start_engine
 from kerneltui.tui.render import fit, one_line, right
-from kerneltui.tui.screens.dialogs import Ask, Editor
 from kerneltui.tui.screens.listing import Listing
-from kerneltui.tui.setup import check_settings, setup_lines
+from kerneltui.tui.screens.setup import SetupScreen
 from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
 
 REFRESH_S = 2.0
@@ -164,7 +162,7 @@ class HomeScreen(Listing):
     def action_copy(self) -> None:
         here = self.current
         if isinstance(here, Known) and here.tree is not None:
-            self.make(here.tree.settings)
+            self.make(here.tree.settings, here.folder.name)
         else:
             self.say("go to a session first", "muted")
 
@@ -183,36 +181,15 @@ class HomeScreen(Listing):
 
         self.app.push_screen(Help())
 
-    def make(self, settings: Settings) -> None:
-        """A new session: its name, then its settings as text."""
-        name = free_name(Path(settings.problem).stem or "search")
+    def make(self, settings: Settings, copied: str = "") -> None:
+        """A new session, from a form."""
 
-        def named(answer: str | None) -> None:
-            if answer:
-                self._settings(answer.strip(), settings)
+        def made(folder: Path | None) -> None:
+            if folder is not None:
+                self.app.open_session(folder)  # type: ignore[attr-defined]
 
-        hint = f"a folder under {sessions_folder()}/"
-        self.app.push_screen(Ask("Name of the new session", name, hint, _check_name), named)
-
-    def _settings(self, name: str, settings: Settings) -> None:
-        folder = sessions_folder() / name
-
-        def take(text: str | None) -> None:
-            if text is not None:
-                self._create(folder, text)
-
-        editor = Editor(f"Settings of {name} (session.toml)", dump_settings(settings), draft=drafts.draft_path(folder, "settings", ".toml"),
-                        send="makes the session", check=check_settings, remarks=lambda text, width: setup_lines(text, name, width))  # fmt: skip
-        self.app.push_screen(editor, take)
-
-    def _create(self, folder: Path, text: str) -> None:
-        try:
-            settings = parse_settings(text, "session.toml")
-            Store.create(folder, settings, load_problem(settings.problem)).close()
-        except KernelTuiError as error:
-            self.say(str(error), "error")
-            return
-        self.app.open_session(folder)  # type: ignore[attr-defined]
+        name = free_name(copied or Path(settings.problem).stem or "search")
+        self.app.push_screen(SetupScreen(settings, name, copied=copied), made)
 
 
 def know(folder: Path) -> Known:
@@ -235,13 +212,6 @@ def free_name(wanted: str) -> str:
         number += 1
         name = f"{wanted}-{number}"
     return name
-
-
-def _check_name(text: str) -> str:
-    name = text.strip()
-    if not name or name.startswith((".", "-")) or "/" in name or not name.isprintable():
-        return "a name without slashes, not beginning with a dot or a dash"
-    return f"{name} exists already" if (sessions_folder() / name).exists() else ""
 
 
 def _session_line(known: Known, times: str, screen: HomeScreen) -> Line:
