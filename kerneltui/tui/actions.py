@@ -27,7 +27,7 @@ class Action:
 K = DecisionKind
 ACTIONS: tuple[Action, ...] = (
     # steer
-    Action(id="node.open", keys=("enter",), title="open in full; on a round or idea: open or close; in a log: to the line of code", short="open",
+    Action(id="node.open", keys=("enter",), title="open in full; round or idea: open, close; log: its code line", short="open",
            twin="show SESSION NODE"),
     Action(id="idea.edit", keys=("e",), title="edit the idea", short="edit", group="steer", decision=K.EDIT,
            twin="edit SESSION IDEA", undo=True, command="edit idea"),
@@ -98,7 +98,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="view.diff_base", keys=("D",), title="diff base: parent, best, marked", short="diff base", command="diff base"),
     Action(id="view.beside", keys=("equals_sign",), title="diff side by side, where the pane has 100 columns", command="side by side"),
     Action(id="view.times", keys=("t",), title="timings", short="times", command="timings"),
-    Action(id="view.machine_code", keys=("M",), title="machine code: SASS or PTX of a CUDA variant, host assembly of a C++ one",
+    Action(id="view.machine_code", keys=("M",), title="machine code: SASS or PTX, or the host assembly of C++",
            short="machine code", twin="sass SESSION VARIANT", argument="ptx", command="sass"),
     Action(id="view.compare", keys=("c",), title="compare two marked variants", argument="A B", command="compare",
            twin="show SESSION A B"),

@@ -160,6 +160,16 @@ def span_text(seconds: float) -> str:
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes:02}:{rest:02}"
 
 
+def ago_text(seconds: float) -> str:
+    """As coarse as it may be read at a glance: `now`, `12 min ago`, `5 h ago`, `3 d ago`."""
+    if seconds < 60:
+        return "now"
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {name} ago"
+    return ""
+
+
 def clock_text(when: float) -> str:
     """Local time of day."""
     return time.strftime("%H:%M:%S", time.localtime(when))

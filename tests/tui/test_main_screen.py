@@ -426,7 +426,7 @@ async def test_home_lists_sessions_and_opens_one(session: Path, open_app: OpenAp
         await pilot.press("enter")
         await wait_for(pilot, lambda: "1 Tree" in screen_text(pilot))
         await pilot.press("colon", *"home", "enter")
-        await wait_for(pilot, lambda: "last activity" in screen_text(pilot))
+        await wait_for(pilot, lambda: "seen" in screen_text(pilot))
         await pilot.press("q")
         assert pilot.app.return_code == 0
 

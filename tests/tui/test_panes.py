@@ -29,6 +29,7 @@ from kerneltui.tui.arrange import Pane, arrange, too_small
 from kerneltui.tui.model import Loaded, Model
 from kerneltui.tui.outline import Outline
 from kerneltui.tui.render import ASCII, UNICODE
+from kerneltui.tui.screens.listing import fitting_keys
 from kerneltui.tui.signatures import group_failures, signature
 from kerneltui.tui.widgets.linelist import Line, clip
 from kerneltui.tui.widgets.plot import Point, plot_lines, points, scale_note, scale_of
@@ -52,6 +53,20 @@ def model(session: Path) -> Iterator[Model]:
 
 def best(model: Model) -> Variant:
     return model.tree.variants[model.tree.status.best or ""]
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"), [(80, "aa x bb y esc back"), (22, "aa x bb y esc back"), (20, "aa x esc back"), (5, "esc back")]
+)
+def test_the_way_out_is_always_among_the_keys(width: int, shown: str) -> None:
+    spans = fitting_keys((("aa", "x"), ("bb", "y"), ("esc", "back")), width)
+    assert shown == " ".join(part.strip() for part, _ in spans)
+
+
+def test_ages_are_coarse() -> None:
+    assert ["now", "1 min ago", "59 min ago", "5 h ago", "3 d ago"] == [
+        words.ago_text(seconds) for seconds in (3, 60, 3599, 5 * 3600 + 59, 3 * 86400)
+    ]
 
 
 def test_an_author_that_waits_says_until_when(model: Model) -> None:

@@ -114,6 +114,8 @@ def fact_lines(left: Subject, right: Subject, glyphs: Glyphs, width: int) -> lis
     found: list[Line] = [[(" " * 16, ""), (fit(left.variant.id, column), "round"), (right.variant.id, "round")]]
     for name, read in rows:
         a, b = read(left), read(right)
+        if not a and not b:
+            continue
         token = "" if a == b else "warning"
         found.append([(f" {name:<15}", "muted"), (fit(fit(a, column - 2), column), token), (fit(b, column), token)])
     if left.variant.median_us and right.variant.median_us:

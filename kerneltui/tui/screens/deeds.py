@@ -323,12 +323,12 @@ class Deeds(Openings, Taking):
         self.screen_.app.refresh(layout=True)
 
     def act_app_help(self) -> None:
-        from kerneltui.tui.screens.dialogs import Help
+        from kerneltui.tui.screens.finding import Help
 
         self.screen_.app.push_screen(Help())
 
     def act_app_palette(self) -> None:
-        from kerneltui.tui.screens.dialogs import Palette
+        from kerneltui.tui.screens.finding import Palette
 
         self.screen_.app.push_screen(Palette(), self._run_line)
 

@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 
 from kerneltui.records import DecisionKind
 from kerneltui.tui import words
-from kerneltui.tui.render import fit, one_line, wrap
+from kerneltui.tui.render import cut, fit, one_line, wrap
 from kerneltui.tui.screens.listing import Listing
 from kerneltui.tui.signatures import Group, group_failures, trend
 from kerneltui.tui.undo import Step
@@ -65,7 +65,7 @@ class FailuresScreen(Listing):
             [(" stage     count  last  ideas  what went wrong", "muted")],
             [(" Examples", "")],
         )
-        self.list.show([_line(group) for group in self.groups] or [[(" Nothing has failed.", "muted")]])
+        self.fill([self._line(group) for group in self.groups] or [[(" Nothing has failed.", "muted")]])
         self.show_about()
 
     @property
@@ -84,6 +84,11 @@ class FailuresScreen(Listing):
             found.append([*head, (parts[0] if parts else "", "")])
             found += [[(" " * INDENT + part, "")] for part in parts[1:]]
         self.query_one("#about", TextLines).show(found)
+
+    def _line(self, group: Group) -> Line:
+        text = cut(group.signature, max(20, self.app.size.width - 34), self.glyphs.cut)
+        return [(f" {group.stage:<9}", "fail"), (f"{len(group.variants):>6}", "number"),
+                (f"{'r' + str(group.last_round):>6}", "muted"), (f"{group.ideas:>7}  ", "muted"), (text, "")]  # fmt: skip
 
     def on_line_list_chosen(self, _: LineList.Chosen) -> None:
         if self.group is not None:
@@ -126,8 +131,3 @@ class FailuresScreen(Listing):
 
 def _retry(id: str) -> Step:
     return Step(kind=DecisionKind.RETRY, target=id)
-
-
-def _line(group: Group) -> Line:
-    return [(f" {group.stage:<9}", "fail"), (f"{len(group.variants):>6}", "number"), (f"{'r' + str(group.last_round):>6}", "muted"),
-            (f"{group.ideas:>7}  ", "muted"), (group.signature, "")]  # fmt: skip

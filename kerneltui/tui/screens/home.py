@@ -17,7 +17,7 @@ from kerneltui.records import Problem, SessionState, Settings, Tree, Variant
 from kerneltui.store import Store, list_sessions, sessions_folder
 from kerneltui.tui import words
 from kerneltui.tui.engines import is_running, start_engine
-from kerneltui.tui.render import fit, one_line, right
+from kerneltui.tui.render import cut, fit, one_line, right
 from kerneltui.tui.screens.listing import Listing
 from kerneltui.tui.screens.setup import SetupScreen
 from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
@@ -54,8 +54,14 @@ class HomeScreen(Listing):
         Binding("S,s", "start", show=False),
         Binding("question_mark", "help", show=False),
     ]
-    keys = (("enter", "open, or make one for this problem"), ("n", "new"), ("c", "copy settings"), ("S", "start engine"),
-            ("?", "keys"), ("q", "quit"))  # fmt: skip
+    keys = (
+        ("enter", "open, or make one"),
+        ("n", "new"),
+        ("c", "copy settings"),
+        ("S", "start engine"),
+        ("?", "keys"),
+        ("q", "quit"),
+    )
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,20 +105,28 @@ class HomeScreen(Listing):
 
     def refill(self) -> None:
         where = words.path_text(sessions_folder())
-        head = [
-            (
-                f" {'session':<26}{'state':<11}{'round':>6}{'variants':>10}{'best':>9}{'time':>11}{'spent':>9}  last activity",
-                "muted",
-            )
-        ]
-        self.titles([(" kerneltui", "")], [(f"{where} ", "muted")], head, [(" About", "")])
+        cells = self.name_cells
+        spent = f"{'spent':>9}" if self.has_room else ""
+        said = f" {'session':<{cells}}{'state':<9}{'round':>7}{'variants':>10}{'best':>9}{'time':>11}{spent}  seen"
+        self.titles([(" kerneltui", "")], [(f"{where} ", "muted")], [(said, "muted")], [(" About", "")])
         rows: list[Line] = [_session_line(known, self.glyphs.times, self) for known in self.known]
         if not self.known:
             rows.append([(" No session here yet. Choose a problem below and press enter.", "warning")])
-        rows += ["", [(f" {'problem':<26}{'dtype':<11}{'tolerance':<14}title", "muted")]]
-        rows += [_problem_line(problem) for problem in self.problems]
-        self.list.show(rows)
+        rows += ["", [(f" {'problem':<{cells}}{'dtype':<9}{'tolerance':<13}title", "muted")]]
+        rows += [_problem_line(problem, self) for problem in self.problems]
+        self.fill(rows, 0.66)
         self.show_about()
+
+    @property
+    def name_cells(self) -> int:
+        """Columns for names: what the figures leave."""
+        longest = max((len(known.folder.name) for known in self.known), default=0)
+        return max(18, min(longest + 2, self.app.size.width - 69))
+
+    @property
+    def has_room(self) -> bool:
+        """Whether every column fits."""
+        return self.app.size.width >= 88
 
     @property
     def current(self) -> Known | Problem | None:
@@ -177,7 +191,7 @@ class HomeScreen(Listing):
             self.say(str(error), "error")
 
     def action_help(self) -> None:
-        from kerneltui.tui.screens.dialogs import Help
+        from kerneltui.tui.screens.finding import Help
 
         self.app.push_screen(Help())
 
@@ -215,7 +229,7 @@ def free_name(wanted: str) -> str:
 
 
 def _session_line(known: Known, times: str, screen: HomeScreen) -> Line:
-    name = f" {fit(one_line(known.folder.name), 26)}"
+    name = f" {fit(one_line(known.folder.name), screen.name_cells - 1, screen.glyphs.cut)} "
     if known.tree is None:
         return [(name, "muted"), (one_line(known.problem), "error")]
     status, tree = known.tree.status, known.tree
@@ -224,18 +238,19 @@ def _session_line(known: Known, times: str, screen: HomeScreen) -> Line:
     token = {"RUN": "ok", "GONE": "fail", "DONE": "best"}.get(state, "warning")
     best = words.ratio_text(known.best, screen.glyphs)
     spent = words.money_text(words.spend(tree)[0])
-    seen = words.span_text(time.time() - status.heartbeat) + " ago" if status.heartbeat else "never"
-    return [(name, "round"), (f"{state:<11}", token), (f"{status.round}/{tree.settings.rounds}".rjust(6), ""),
+    seen = words.ago_text(time.time() - status.heartbeat) if status.heartbeat else "never"
+    return [(name, "round"), (f"{state:<9}", token), (f"{status.round}/{tree.settings.rounds}".rjust(7), ""),
             (f"{len(tree.variants):>10,}", ""), (right(best, 9), "best"),
             (right(words.time_text(known.best.median_us if known.best else None, screen.glyphs), 11), "number"),
-            (right(spent, 9), ""), (f"  {seen}", "muted")]  # fmt: skip
+            (right(spent, 9) if screen.has_room else "", ""), (f"  {seen}", "muted")]  # fmt: skip
 
 
-def _problem_line(problem: Problem) -> Line:
+def _problem_line(problem: Problem, screen: HomeScreen) -> Line:
+    cells, cut_mark = screen.name_cells, screen.glyphs.cut
     return [
-        (f" {fit(problem.name, 26)}", "key"),
-        (f"{problem.dtype:<11}{problem.tolerance:<14}", "muted"),
-        (one_line(problem.title), ""),
+        (f" {fit(problem.name, cells - 1, cut_mark)} ", "key"),
+        (f"{problem.dtype:<9}{problem.tolerance:<13}", "muted"),
+        (cut(one_line(problem.title), screen.app.size.width - cells - 25, cut_mark), ""),
     ]
 
 
@@ -243,9 +258,10 @@ def _about(known: Known) -> list[Line]:
     if known.tree is None:
         return [[(f" {one_line(known.problem)}", "error")]]
     tree = known.tree
+    spent, caps = words.money_text(words.spend(tree)[0]), words.budget_text(tree.settings.budget)
     found: list[Line] = [[(f" {words.path_text(known.folder)}", "round")]]
     found.append(
-        [(f" problem {tree.settings.problem}, {len(tree.ideas)} ideas, {words.budget_text(tree.settings.budget)}", "")]
+        [(f" problem {tree.settings.problem}, {words.count_text(len(tree.ideas), 'idea')}, {spent} spent, {caps}", "")]
     )
     if tree.status.device:
         found.append([(f" on {one_line(tree.status.device.name)}", "")])

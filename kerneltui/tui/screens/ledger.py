@@ -10,7 +10,7 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from kerneltui.records import Tree
-from kerneltui.search.ledger import Kept, Row, expected_text, forecast_text, gain_text, ledger, outcomes, stems
+from kerneltui.search.ledger import Gain, Kept, Row, expected_text, forecast_text, gain_text, ledger, outcomes, stems
 from kerneltui.tui import words
 from kerneltui.tui.render import fit, one_line, right
 from kerneltui.tui.screens.listing import Listing
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from kerneltui.tui.screens.main import MainScreen
 
 REFRESH_S = 2.0
+WIDE = 110  # columns from which a gain has its interval
 TOKENS = {"met": "ok", "beyond": "best", "short": "warning", "failed": "fail"}
 
 
@@ -69,7 +70,8 @@ class LedgerScreen(Listing):
             [(f"{words.count_text(len(self.rows), 'technique')}, {tried}; a gain is over the idea's parent ", "muted")],
             [
                 (
-                    f" {fit('technique', self._name_cells())} ideas   correct   median gain            best  expected  forecasts",
+                    f" {fit('technique', self._name_cells())} ideas   correct   {fit('median gain' if self.app.size.width >= WIDE else 'gain', self._gain_cells())}"
+                    f"{'best':>8}  {'expected':<12}forecasts",
                     "muted",
                 )
             ],
@@ -79,17 +81,28 @@ class LedgerScreen(Listing):
         self.show_about()
 
     def _name_cells(self) -> int:
-        return max(16, min(44, (self.size.width or 80) - 76))
+        return max(20, min(44, self.app.size.width - 52 - self._gain_cells()))
+
+    def _gain_cells(self) -> int:
+        return 22 if self.app.size.width >= WIDE else 9
+
+    def _gain(self, gain: Gain | None) -> str:
+        """With its interval where there is room."""
+        if gain is None:
+            return ""
+        found = gain_text(gain) if self.app.size.width >= WIDE else f"{gain.ratio:.2f}x"
+        return found.replace("x", self.glyphs.times)
 
     def _line(self, row: Row) -> Line:
-        best = f"{row.best.ratio:.2f}x" if row.best else ""
+        best = f"{row.best.ratio:.2f}{self.glyphs.times}" if row.best else ""
+        expected = expected_text(row.expected_low, row.expected_high).replace("x", self.glyphs.times)
         return [
-            (f" {fit(one_line(row.technique), self._name_cells())}", "key"),
+            (f" {fit(one_line(row.technique), self._name_cells(), self.glyphs.cut)}", "key"),
             (f"{row.ideas:>6}{right(f'{row.correct}/{row.variants}', 10)}", ""),
-            (f"   {fit(gain_text(row.median) if row.median else '', 20)}", "number"),
-            (f"{right(best, 7)}", "best" if row.best and row.best.low > 1 else "number"),
-            (f"  {expected_text(row.expected_low, row.expected_high):<9}", "muted"),
-            (f" {forecast_text(row.words).removeprefix('forecasts: ')}", "muted"),
+            (f"   {fit(self._gain(row.median), self._gain_cells())}", "number"),
+            (f"{right(best, 8)}", "best" if row.best and row.best.low > 1 else "number"),
+            (f"  {fit(expected, 12)}", "muted"),
+            (f"{forecast_text(row.words).removeprefix('forecasts: ')}", "muted"),
         ]
 
     @property
@@ -103,13 +116,14 @@ class LedgerScreen(Listing):
     def show_about(self) -> None:
         found: list[Line] = []
         for one in self.ideas:
-            expected = expected_text(one.expected.low, one.expected.high) if one.expected else ""
+            said = expected_text(one.expected.low, one.expected.high) if one.expected else ""
+            expected = said.replace("x", self.glyphs.times)
             found.append(
                 [
                     (f" {one.idea:<6}", "round"),
                     (right(f"{one.correct}/{one.variants}", 7), ""),
-                    (f"  {fit(gain_text(one.gain) if one.gain else '', 20)}", "number"),
-                    (f" {expected:<9}", "muted"),
+                    (f"  {fit(self._gain(one.gain), self._gain_cells())}", "number"),
+                    (fit(expected, 12), "muted"),
                     (f"{one.word:<15}", TOKENS.get(one.word, "muted")),
                     (one_line(one.title), ""),
                 ]

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from kerneltui.records import Outcome, Variant
 from kerneltui.tui import details, diffs, words
 from kerneltui.tui.passages import BLANK, heading
-from kerneltui.tui.render import bar, right
+from kerneltui.tui.render import bar, cut, right
 from kerneltui.tui.screens.listing import Listing
 from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
 
@@ -61,7 +61,7 @@ class LineageScreen(Listing):
                     (right(gain, 12), "fail" if slower else "number"),
                     ("  ", ""),
                     (picture, "bar"),
-                    (f"  {title}", "human" if step.human else ""),
+                    (f"  {cut(title, self.app.size.width - 57, self.glyphs.cut)}", "human" if step.human else ""),
                 ]
             )
             before = known or before

@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from rich.segment import Segment
+from textual import events
 from textual.app import ComposeResult
 from textual.screen import Screen
 
@@ -13,6 +14,16 @@ from kerneltui.tui import panels
 from kerneltui.tui.render import Glyphs, one_line
 from kerneltui.tui.widgets.linelist import Line, LineList, Span, TextLines, clip
 from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
+
+FRAME = 5  # titles, head, message and footer
+
+
+def fitting_keys(keys: Sequence[tuple[str, str]], width: int) -> Sequence[Span]:
+    """Keys that fit, the first ones and always the last: the way out."""
+    cells = [len(key) + len(name) + 3 for key, name in keys]
+    shown = [number for number in range(len(keys) - 1) if sum(cells[: number + 1]) + cells[-1] <= width]
+    found = [*(keys[number] for number in shown), keys[-1]] if keys else []
+    return [span for key, name in found for span in ((f" {key}", "key"), (f" {name} ", "muted"))]
 
 
 class Lines(LineList):
@@ -56,12 +67,11 @@ class Listing(Screen[Any]):
 
     def on_mount(self) -> None:
         self.query_one("#listing-title", PaneTitle).light(True)
-        spans: list[Span] = []
-        for key, name in self.keys:
-            spans += [(f" {key}", "key"), (f" {name} ", "muted")]
-        self.query_one("#footer", OneLine).set(spans)
         self.refill()
         self.list.focus()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.query_one("#footer", OneLine).set(fitting_keys(self.keys, event.size.width))
 
     @property
     def list(self) -> Lines:
@@ -80,9 +90,9 @@ class Listing(Screen[Any]):
         self.query_one("#listing-head", OneLine).set(head)
         self.query_one("#about-title", PaneTitle).set(about)
 
-    def fill(self, lines: Sequence[Line]) -> None:
-        """Show the lines, in no more room than they need; the rest is for the text."""
-        self.list.styles.height = max(3, min(len(lines), self.size.height // 2 or 3))
+    def fill(self, lines: Sequence[Line], share: float = 0.5) -> None:
+        """Show the lines, in no more room than they need and than this share of the screen; the rest is for the text."""
+        self.list.styles.height = max(3, min(len(lines), int((self.app.size.height - FRAME) * share)))
         self.list.show(lines)
 
     def say(self, text: str, token: str = "") -> None:

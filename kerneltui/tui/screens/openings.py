@@ -10,6 +10,8 @@ from kerneltui.tui.engines import log_path
 from kerneltui.tui.render import plain
 from kerneltui.tui.undo import Step
 
+RAW_ROWS = 4000  # of a list, around the cursor
+
 if TYPE_CHECKING:
     from kerneltui.tui.screens.main import MainScreen
 
@@ -70,11 +72,13 @@ class Openings:
         screen.app.push_screen(CompareScreen(pair[0], pair[1]))
 
     def act_view_raw(self) -> None:
-        from kerneltui.tui.screens.raw import RawScreen
+        from kerneltui.tui.screens.raw import RawScreen, text_of
 
         screen = self.screen_
-        screen.show_detail()
-        screen.app.push_screen(RawScreen(list(screen.detail.lines)))
+        shown = screen.list_of(screen.pane)
+        first = max(0, shown.cursor - RAW_ROWS // 2)
+        lines = text_of(shown, first, RAW_ROWS, screen.size.width - 2)
+        screen.app.push_screen(RawScreen(lines, at=shown.cursor - first))
 
     def act_kernel_profile(self) -> None:
         """Have it counted what a variant does, and show where that will stand."""

@@ -68,7 +68,7 @@ class ReviewScreen(Listing):
 
     def _fill(self) -> None:
         empty: list[Line] = [[(" Nothing waits. a adds an idea of your own.", "muted")]]
-        self.list.show([self._line(idea) for idea in self.ideas] or empty)
+        self.fill([self._line(idea) for idea in self.ideas] or empty)
 
     def _line(self, idea: Idea) -> Line:
         asked = self.main.model.asked(idea.id)

@@ -22,6 +22,7 @@ from kerneltui.store import Store, sessions_folder
 from kerneltui.tui import drafts, panels
 from kerneltui.tui.render import one_line, wrap
 from kerneltui.tui.screens.dialogs import REMARK_S, Editor
+from kerneltui.tui.screens.listing import fitting_keys
 from kerneltui.tui.setup import (
     FIELDS,
     LABELS,
@@ -32,7 +33,7 @@ from kerneltui.tui.setup import (
     read_form,
     setup_lines,
 )
-from kerneltui.tui.widgets.linelist import Line, Span, TextLines
+from kerneltui.tui.widgets.linelist import Line, TextLines
 from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
 
 TALL = 34  # rows from which groups stand apart
@@ -87,10 +88,7 @@ class SetupScreen(Screen[Path | None]):
         title = f"  settings of {self.copied}" if self.copied else ""
         self.query_one("#setup-title", PaneTitle).set([(" New session", ""), (title, "")])
         self.query_one("#setup-title", PaneTitle).light(True)
-        spans: list[Span] = []
-        for key, name in self.keys:
-            spans += [(f" {key}", "key"), (f" {name} ", "muted")]
-        self.query_one("#footer", OneLine).set(spans)
+        self.query_one("#footer", OneLine).set(fitting_keys(self.keys, self.app.size.width))
         for field in FIELDS:
             self._label(field)
         if self.from_draft:

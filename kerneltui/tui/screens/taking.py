@@ -39,7 +39,7 @@ class Taking:
         if argument:
             take(argument)
         else:
-            hint = "a folder; nothing is overwritten: where the files are there already, -002 is taken"
+            hint = "a folder; nothing is overwritten: -002 is taken where the files are there"
             screen.ask(f"Export {variant.id} to", take, value="winners", hint=hint, check=_needs_folder)
 
     def _export(self, tree: Tree, variant: Variant, folder: str) -> None:

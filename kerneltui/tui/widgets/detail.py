@@ -126,7 +126,7 @@ class Detail(TextLines):
 
     def _side(self, tab: Tab, model: Model, variant: Variant) -> str:
         if tab is Tab.DIFF:
-            return f"{self.base}, {len(self._shown.stops)} hunks"
+            return f"{self.base}, {words.count_text(len(self._shown.stops), 'hunk')}"
         if tab is Tab.LOG and self._shown.stops:
             enter = ", enter to the line" if self.source_line() is not None else ""
             return f"{words.count_text(len(self._shown.stops), 'error')}, n next{enter}"
