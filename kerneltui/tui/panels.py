@@ -111,9 +111,10 @@ def banner(model: Model, trouble: str, glyphs: Glyphs, now: float, width: int, l
 
 def workers(model: Model, glyphs: Glyphs, now: float, width: int) -> list[Line]:
     """What every process does now."""
+    if model.is_resting():
+        return [[(" No engine is at work.", "muted")]]
     found: list[Line] = []
-    resting = model.is_resting()
-    waits = words.waiting(model.tree.status, now) if not resting else {}
+    waits = words.waiting(model.tree.status, now)
     for label, held in waits.items():
         nodes = ", ".join(worker.node for worker in held if worker.node)
         found.append([(f" {words.wait_text(label, held, now)} (rate limit)", "warning"), (f"  {nodes}", "muted")])
@@ -121,22 +122,14 @@ def workers(model: Model, glyphs: Glyphs, now: float, width: int) -> list[Line]:
         if any(worker in held for held in waits.values()):
             continue
         name = fit(one_line(worker.name), 18 if width >= 70 else 12, glyphs.cut)
-        if not worker.doing or resting:
-            found.append([(f" {name}", "muted"), (" idle" if not resting else " -", "muted")])
+        if not worker.doing:
+            found.append([(f" {name}", "muted"), (" idle", "muted")])
             continue
         spent = words.span_text(now - worker.since) if worker.since else ""
         doing = cut(one_line(worker.doing), max(8, width - (38 if width >= 70 else 32)), glyphs.cut)
         found.append([(f" {name} ", ""), (fit(worker.node, 8), "muted"), (f" {doing}", "run"), (f"  {spent}", "muted")])
     if not found:
-        prepares = model.engine_alive and not resting
-        found.append(
-            [
-                (
-                    " The engine prepares the problem." if prepares else " No engine is at work.",
-                    "run" if prepares else "muted",
-                )
-            ]
-        )
+        found.append([(" The engine prepares the problem.", "run")])
     return found
 
 

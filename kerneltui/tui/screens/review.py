@@ -8,7 +8,7 @@ from textual.binding import Binding, BindingType
 
 from kerneltui.records import DecisionKind, Idea, IdeaStatus, in_order
 from kerneltui.tui import details, words
-from kerneltui.tui.render import fit, one_line
+from kerneltui.tui.render import cut, fit, one_line
 from kerneltui.tui.screens.listing import Listing
 from kerneltui.tui.undo import Step
 from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
@@ -54,10 +54,10 @@ class ReviewScreen(Listing):
             return
         self.ideas = found
         waits = words.count_text(len(found), "idea")
-        mode = "" if tree.settings.review else "this session does not ask: ideas are written at once "
+        mode = "" if tree.settings.review else "this session does not ask: ideas are written at once"
         self.titles(
             [(" Review", "")],
-            [(f"{waits} to decide on   {mode}", "muted")],
+            [(f"{mode}  ", "muted"), (f"{waits} to decide on ", "muted")],
             [(" idea  round  from      technique             title", "muted")],
             [(" The idea", "")],
         )
@@ -73,8 +73,9 @@ class ReviewScreen(Listing):
     def _line(self, idea: Idea) -> Line:
         asked = self.main.model.asked(idea.id)
         note = f"  {asked} asked" if asked else ""
+        room = max(12, self.app.size.width - 48 - len(note))
         return [(f" {idea.id:<6}", "round"), (f"r{idea.round:<5}", "muted"), (f"{idea.parent or 'reference':<10}", "muted"),
-                (f"{fit(one_line(idea.technique), 20, self.glyphs.cut)}  ", "key"), (words.idea_title(idea), ""), (note, "warning")]  # fmt: skip
+                (f"{fit(one_line(idea.technique), 20, self.glyphs.cut)}  ", "key"), (cut(words.idea_title(idea), room, self.glyphs.cut), ""), (note, "warning")]  # fmt: skip
 
     @property
     def idea(self) -> Idea | None:
