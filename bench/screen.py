@@ -5,7 +5,8 @@
 A made-up session is written, the real program is started on it, and this process plays terminal and engine: 8 running
 rows change four times a second and two variants a second are new. The last line with --json is one JSON object.
 Byte code is compiled before, as an installation has it. `textual_s` is what a program takes that only imports Textual,
-measured beside every run: on a busy machine, read the times as multiples of it.
+measured beside every run: on a busy machine, read the times as multiples of it. `first_paint_s` ends when rows of the tree
+are on the terminal, `loaded_s` when the counts of all rounds are.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -70,10 +72,10 @@ class Terminal:
             env=environment(cache), start_new_session=True,
         )  # fmt: skip
         os.close(slave)
-        self.received = bytearray()
+        self.received, self.arrived = bytearray(), self.started
 
-    def read(self, seconds: float, until: bytes | None = None) -> tuple[int, float | None]:
-        """Bytes within so long, and when the first came; ends early once `until` was seen."""
+    def read(self, seconds: float) -> tuple[int, float | None]:
+        """Bytes within so long, and when the first came."""
         end, count, first = time.perf_counter() + seconds, 0, None
         while (left := end - time.perf_counter()) > 0:
             if not select.select([self.master], [], [], left)[0]:
@@ -82,12 +84,24 @@ class Terminal:
                 data = os.read(self.master, 65536)
             except OSError:
                 break
-            first = first or time.perf_counter()
+            self.arrived = time.perf_counter()
+            first = first or self.arrived
             count += len(data)
             self.received += data
-            if until is not None and until in self.received:
-                break
         return count, first
+
+    def wait(self, pattern: bytes, seconds: float = 30.0) -> float:
+        """Seconds from the start of the program until what it wrote holds a pattern.
+
+        Raises:
+            TimeoutError: it never came.
+        """
+        end = time.perf_counter() + seconds
+        while re.search(pattern, self.received) is None:
+            if time.perf_counter() > end:
+                raise TimeoutError(f"{pattern!r} was not written within {seconds} s")
+            self.read(0.05)
+        return self.arrived - self.started
 
     def key(self, text: bytes) -> float | None:
         """Seconds from a key to the first byte of its paint."""
@@ -150,16 +164,14 @@ def measure(rows: int, width: int, height: int) -> dict[str, float | int | None]
         folder = sessions.large_session(Path(scratch) / "search", rows)
         with Store.open(folder, write=True) as store:
             store.put_status(replace(store.read_status(), state=SessionState.FINISHED, reason="bench"))
+            row = row_beside_best(store)
         cache = Path(scratch) / "cache"
         import_s("kerneltui.tui.app, kerneltui.commands.output", cache, 1)
         textual_s = import_s("textual.app", cache)
         terminal = Terminal(folder, cache, width, height)
-        _, first = terminal.read(30.0, until=b"Tree")
-        first_paint_s = (first or 0) - terminal.started
+        first_paint_s = terminal.wait(row)
         seen = len(terminal.received)
-        terminal.read(30.0, until=b"round 1")
-        terminal.read(30.0, until=b"by best")
-        loaded_s = time.perf_counter() - terminal.started
+        loaded_s = terminal.wait(rb"\d waiting")  # the counts of all rounds are there
         terminal.read(1.5)
         process = psutil.Process(terminal.process.pid)
         before_s = processor_s(process.pid)
@@ -193,6 +205,14 @@ def measure(rows: int, width: int, height: int) -> dict[str, float | int | None]
         "memory_mb": round(memory / 1e6, 1),
         "exit_status": terminal.process.returncode,
     }
+
+
+def row_beside_best(store: Store) -> bytes:
+    """What the tree shows beside the best variant, where its cursor stands first, and no other pane does."""
+    tree = store.read_tree()
+    best = tree.variants[tree.status.best or ""]
+    others = [variant.id for variant in tree.of_idea(best.idea or "") if variant.id != best.id]
+    return "|".join(others).encode()
 
 
 def _watch(terminal: Terminal, process: psutil.Process, seconds: float) -> tuple[int, float]:

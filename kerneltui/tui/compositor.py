@@ -1,26 +1,87 @@
-"""Textual's compositor, drawing no more than the rows that changed: a key costs half as much."""
+"""Textual's compositor, drawing no more than the rows that changed: a key costs half as much.
+
+It stands on parts of Textual that are not promised. `use_rows` looks whether they are as they were when this was
+written, and otherwise leaves Textual's own compositor in place.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from textual._compositor import Compositor
+from textual._compositor import ChopsUpdate, Compositor
 from textual.geometry import Region
+from textual.screen import Screen
 from textual.strip import Strip
+from textual.widget import Widget
+
+# Method -> its arguments, as in Textual 8.2.
+KNOWN = {
+    "_get_renders": ("self", "crop"),
+    "_regions_to_spans": ("cls", "regions"),
+    "_render_chops": ("self", "crop", "is_rendered_line"),
+    "render_partial_update": ("self",),
+}
 
 
 class RowCompositor(Compositor):
     """Textual asks every widget of the screen for all its lines at every update; this asks those that lie in it, for
     the rows that it has. Columns stay whole, since lines are cut at the edges of widgets."""
 
+    _runs: list[Region] | None = None
+
+    def render_partial_update(self) -> ChopsUpdate | None:
+        screen = self.size.region
+        self._runs = runs(part for region in self._dirty_regions if (part := region.intersection(screen)))
+        try:
+            return super().render_partial_update()
+        finally:
+            self._runs = None
+
     def _get_renders(self, crop: Region | None = None) -> Iterable[tuple[Region, Region, list[Strip]]]:
         if crop is None:
             yield from super()._get_renders(crop)
             return
-        rows = Region(0, crop.y, self.size.width, crop.height)
+        for run in self._runs or [crop]:
+            yield from self._renders_of(run)
+
+    def _renders_of(self, run: Region) -> Iterable[tuple[Region, Region, list[Strip]]]:
+        rows = Region(0, run.y, self.size.width, run.height)
         for widget, (region, clip) in self.visible_widgets.items():
             part = region.intersection(clip).intersection(rows)
-            if part and crop.overlaps(part):
+            if part and run.overlaps(part):
                 yield region, part, widget.render_lines(part.translate(-region.offset))
-                if part.contains_region(crop):  # what comes now lies behind it
+                if part.contains_region(run):  # what comes now lies behind it
                     return
+
+
+def runs(regions: Iterable[Region]) -> list[Region]:
+    """Neighbouring rows of equal extent as one region: rows far apart do not draw what lies between."""
+    extents: dict[int, tuple[int, int]] = {}
+    for y, left, right in Compositor._regions_to_spans(regions):
+        known = extents.get(y, (left, right))
+        extents[y] = (min(left, known[0]), max(right, known[1]))
+    found: list[Region] = []
+    for y, (left, right) in sorted(extents.items()):
+        last = found[-1] if found else None
+        if last is not None and last.bottom == y and last.column_span == (left, right):
+            found[-1] = last.grow((0, 0, 1, 0))
+        else:
+            found.append(Region(left, y, right - left, 1))
+    return found
+
+
+def is_known(compositor: type) -> bool:
+    """Whether a compositor is built as `RowCompositor` needs it."""
+    for name, arguments in KNOWN.items():
+        code = getattr(getattr(compositor, name, None), "__code__", None)
+        if code is None or code.co_varnames[: code.co_argcount] != arguments:
+            return False
+    return isinstance(getattr(compositor, "visible_widgets", None), property) and hasattr(Widget, "render_lines")
+
+
+def use_rows(screen: Screen[None], compositor: type = Compositor) -> bool:
+    """Give a new screen the quicker compositor, where Textual is as it must be for that."""
+    if not is_known(compositor) or type(getattr(screen, "_compositor", None)) is not compositor:
+        return False
+    screen._compositor = RowCompositor()
+    return True

@@ -20,6 +20,8 @@ from kerneltui.tui.stored import StoredVariants
 from kerneltui.tui.tally import Counts
 
 POLL_S = 0.1  # a look at data_version takes microseconds
+QUIET_POLL_S = 0.25  # after nobody has written for a while
+QUIET_AFTER = 50  # looks
 RETRY_S = 2.0  # after the file could not be read
 EVENTS_FIRST = 500
 WHOLE_UP_TO = 2000  # variants; of more, only those that are shown are read, and the others counted later
@@ -92,9 +94,11 @@ class Feed(threading.Thread):
         else:
             self._look(store)
         self._count(store)
-        while not self._stopped.wait(POLL_S):
+        quiet = 0
+        while not self._stopped.wait(POLL_S if quiet < QUIET_AFTER else QUIET_POLL_S):
+            quiet += 1
             if (now := store.data_version()) != version:
-                version = now
+                version, quiet = now, 0
                 self._look(store)
 
     def _load(self, store: Store) -> None:

@@ -62,6 +62,7 @@ class _Round:
     rows: list[Row] = field(default_factory=list)
     tally: Tally = field(default_factory=Tally)
     dirty: bool = True
+    leader: Variant | None = None  # the best when it was last laid out
     loaded: bool = True  # its variants are in the tree
     pieces: list[int] | None = None  # where they lie in the session file; None is not known yet
 
@@ -79,6 +80,7 @@ class Outline:
         self.wanted: Callable[[Variant], bool] | None = None  # the filter; None shows all
         self.idea_wanted: Callable[[str], bool] | None = None
         self.matches = 0
+        self.leads = 0  # how often the best of a round became another one
         self.rows: list[Row] = []
         self.tallies: dict[str, Tally] = {}
         self.kids: dict[str, list[str]] = {}  # variant -> repairs and sweep points in the same idea
@@ -270,7 +272,10 @@ class Outline:
         for part in dirty:
             if self.is_open(Row(NodeKind.ROUND, f"r{part.number}", 0)):
                 self._load(part)
+            leader = part.leader
             part.tally = self._count_round(part)
+            part.leader = part.tally.best
+            self.leads += part.leader is not leader
             part.rows = self._lay_out(part)
             part.dirty = False
         self.rows = [row for part in self._rounds.values() for row in part.rows]

@@ -160,6 +160,6 @@ def test_idle_sends_next_to_nothing(tmp_path: Path) -> None:
 
 def test_the_viewer_imports_nothing_heavy() -> None:
     """The first paint waits for every import: no torch, no provider's library, no evaluator."""
-    code = "import sys, kerneltui.tui.app; print([n for n in ('torch', 'openai', 'google.genai', 'numpy', 'pynvml', 'pygments') if n in sys.modules])"
+    code = "import sys, kerneltui.tui.app; print([n for n in ('torch', 'openai', 'google.genai', 'numpy', 'pynvml', 'pygments', 'psutil') if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert done.stdout.strip() == "[]"

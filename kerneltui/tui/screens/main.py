@@ -17,7 +17,7 @@ from textual.widgets import Input
 from kerneltui.tui import panels, words
 from kerneltui.tui.actions import ACTIONS
 from kerneltui.tui.arrange import Arrangement, Pane, arrange, too_small
-from kerneltui.tui.compositor import RowCompositor
+from kerneltui.tui.compositor import use_rows
 from kerneltui.tui.details import Tab
 from kerneltui.tui.engines import last_log_line
 from kerneltui.tui.feed import Feed, FeedFailed, SessionChanged, SessionCounted, SessionLoaded
@@ -54,7 +54,7 @@ class MainScreen(Deeds, Screen[None]):
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
-        self._compositor = RowCompositor()
+        use_rows(self)
         self.feed = Feed(folder, self.post_message)
         self.hands = Hands(self)
         self._model: Model | None = None
@@ -115,6 +115,7 @@ class MainScreen(Deeds, Screen[None]):
         self.arrange_panes()
         self._paint_s: float = self.app.paint_s  # type: ignore[attr-defined]
         self._paint_timer = self.set_interval(self._paint_s, self.paint)
+        self.set_interval(RESTING_S, self.paint)
         self._settle_timer = self.set_timer(SETTLE_S, self.show_detail, pause=True)
         self.feed.start()
         self.feed.loaded.wait(FIRST_ROWS_S)  # to paint once with rows is quicker than twice
@@ -174,6 +175,7 @@ class MainScreen(Deeds, Screen[None]):
         self._dirty |= asked | set(new.ideas) | set(new.variants)
         self._dirty |= {variant.idea for variant in new.variants.values() if variant.idea}
         self._stale = True
+        self._paint_timer.resume()
         self.trouble = ""
 
     def on_feed_failed(self, message: FeedFailed) -> None:
@@ -188,13 +190,14 @@ class MainScreen(Deeds, Screen[None]):
             return
         now = time.time()
         self.keep_pace()
-        second = int(now)
-        if second != self._second:
-            self._second = second
-            if second % RESTING_S == 0 or not self.model.is_resting():
-                self.model.check_engine()
-                self.paint_clocks(now)
+        resting = self.model.is_resting()
+        if int(now) - self._second >= (RESTING_S if resting else 1):
+            self._second = int(now)
+            self.model.check_engine()
+            self.paint_clocks(now)
         if not self._stale:
+            if resting:
+                self._paint_timer.pause()  # until there is news
             return
         dirty, self._dirty, self._stale = self._dirty, set(), False
         self.tree_list.sync(dirty | {f"r{number}" for number in self.model.outline.round_numbers()[-1:]})

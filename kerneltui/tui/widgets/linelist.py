@@ -17,6 +17,7 @@ from textual.binding import Binding, BindingType
 from textual.geometry import Region, Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
+from textual.scrollbar import ScrollBar
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -49,6 +50,7 @@ class LineList(ScrollView, can_focus=True):
         Binding("enter", "choose", show=False),
     ]
     show_cursor: ClassVar[bool] = True
+    auto_links = False
 
     class Moved(Message):
         """The cursor stands on another row."""
@@ -108,24 +110,40 @@ class LineList(ScrollView, can_focus=True):
         """Foreground and background of the widget."""
         return self.rich_style
 
-    def render_line(self, y: int) -> Strip:
-        width = self.view.width
-        left, top = round(self.scroll_x), round(self.scroll_y)
-        row = top + y
-        if row >= self.line_count():
-            return Strip.blank(width, self.base_style())
-        at_cursor = self.show_cursor and row == self.cursor
-        state = (self.has_focus if at_cursor else None, left, width)
-        key = (row, self.version(row), state)
-        strip = self._strips.get(key)
-        if strip is None:
-            strip = self._strips[key] = self._build(row, left, width, at_cursor)
-            if len(self._strips) > STRIPS_KEPT:
-                self._strips.popitem(last=False)
-        return strip.apply_offsets(left, row)
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """As Textual does it for a widget without border and padding, which this is, at a third of the time: strips are
+        kept as they go out, and all that it looks up for each line is looked up once."""
+        if self.styles.gutter:
+            return super().render_lines(crop)
+        strips = self._strips_of(crop.line_range)
+        background = self.background_colors[1]
+        for each in self.get_line_filters():
+            strips = [strip.apply_filter(each, background) for strip in strips]
+        left, right = crop.column_span
+        return strips if (left, right) == (0, self.size.width) else [strip.crop(left, right) for strip in strips]
 
-    def _build(self, row: int, left: int, width: int, at_cursor: bool) -> Strip:
-        base = self.base_style()
+    def render_line(self, y: int) -> Strip:
+        return self._strips_of((y,))[0]
+
+    def _strips_of(self, lines: Iterable[int]) -> list[Strip]:
+        """Strips as wide as the widget, the column below its scrollbar included."""
+        width, full, count = self.view.width, self.size.width, self.line_count()
+        left, top, base = round(self.scroll_x), round(self.scroll_y), self.base_style()
+        found: list[Strip] = []
+        for row in (top + y for y in lines):
+            at_cursor = self.show_cursor and row == self.cursor
+            version = self.version(row) if row < count else None
+            key = (row if row < count else -1, version, self.has_focus if at_cursor else None, left, width, full)
+            strip = self._strips.get(key)
+            if strip is None:
+                strip = self._make(row, left, width, base, at_cursor) if row < count else Strip([])
+                strip = self._strips[key] = strip.adjust_cell_length(full, base).apply_offsets(left, row)
+                if len(self._strips) > STRIPS_KEPT:
+                    self._strips.popitem(last=False)
+            found.append(strip)
+        return found
+
+    def _make(self, row: int, left: int, width: int, base: Style, at_cursor: bool) -> Strip:
         segments = self.draw(row, left, width)
         if self.app.ascii_only:  # type: ignore[attr-defined]
             segments = [Segment(to_ascii(text), style) for text, style, _ in segments]
@@ -176,6 +194,23 @@ class LineList(ScrollView, can_focus=True):
 
     def on_blur(self, _: events.Blur) -> None:
         self.repaint_rows([self.cursor])
+
+    def watch_scroll_y(self, old_value: float, new_value: float) -> None:
+        """The text is painted anew, the scrollbar only where its thumb looks different: it takes as long as the text."""
+        if self.show_vertical_scrollbar:
+            if self._thumb(old_value) == self._thumb(new_value):
+                self.vertical_scrollbar.set_reactive(ScrollBar.position, new_value)
+            else:
+                self.vertical_scrollbar.position = new_value
+        if round(old_value) != round(new_value):
+            self.refresh(self.view.region)
+
+    def _thumb(self, scrolled: float) -> int:
+        """Where the thumb begins, in eighths of a cell."""
+        rows, shown = self.virtual_size.height, self.view.height
+        if rows <= shown:
+            return 0
+        return int(8 * (shown - max(1, shown * shown / rows)) * scrolled / (rows - shown))
 
     # ----------------------------------------------------------------- moving
 

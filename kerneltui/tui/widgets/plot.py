@@ -204,15 +204,22 @@ class Plot(LineList):
         super().__init__(id=id)
         self.outline: Outline | None = None
         self._lines: list[list[Span]] = []
+        self._drawn: object = None  # what the picture was drawn from
+        self._is_picture = False
         self.note = ""
 
     def sync(self, outline: Outline) -> None:
         """Draw again if the picture differs."""
         self.outline = outline
+        source = (outline, outline.leads, len(outline.round_numbers()), outline.counted, self.view)
+        if source == self._drawn and self._is_picture:
+            return
+        self._drawn = source
         glyphs: Glyphs = self.app.glyphs  # type: ignore[attr-defined]
         found = points(outline) if outline.counted else []
         self.note = scale_note(found, start_of(outline, found), glyphs)
         lines = plot_lines(found, self.view.width, self.view.height, glyphs)
+        self._is_picture = bool(lines)  # what stands in its place counts variants
         if not lines:
             lines = stage_lines(outline.tree, glyphs) if outline.counted else [[(" Counting older rounds.", "muted")]]
         if lines != self._lines:

@@ -33,6 +33,7 @@ class TreeList(LineList):
         self.glyphs: Glyphs = self.app.glyphs  # type: ignore[attr-defined]
         self._changes: dict[str, int] = {}  # node -> how often it changed since the start
         self._epoch = 0
+        self._placed = False  # whether the cursor was brought into view
 
     # ----------------------------------------------------------------- keeping up
 
@@ -48,7 +49,20 @@ class TreeList(LineList):
             self.resized()
             self.cursor = model.outline.index(best) or 0
         self.forget()
-        self.call_after_refresh(self._into_view, self.cursor, False)
+        self._placed = False
+        self.on_resize()
+
+    def on_resize(self) -> None:
+        """The cursor stays in view; at first it stands in the middle, with what lies around it."""
+        height = self.view.height
+        if self.model is None or not height:
+            return
+        if self._placed:
+            self._into_view(self.cursor, False)
+        else:
+            self._placed = True
+            self.resized()
+            self.scroll_to(y=self.cursor - height // 2, animate=False, immediate=True)
 
     def sync(self, nodes: Iterable[str]) -> None:
         """Lay out again and repaint what is seen of it; the cursor stays on its node."""
