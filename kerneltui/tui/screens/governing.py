@@ -132,7 +132,7 @@ class Governing(Deciding):
             elif answer and self.send([Step(kind=DecisionKind.STOP)]):
                 self.screen.app.exit(0)
 
-        self.screen.app.push_screen(Confirm(question, also=(("d", "once they are done"),) if busy else ()), take)
+        self.screen.app.push_screen(Confirm(question, also=(("d", "drain: once they are done"),) if busy else ()), take)
 
     def drain(self) -> None:
         """Begin nothing new, and end once what runs is finished."""

@@ -12,6 +12,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.screen import Screen
 from textual.timer import Timer
+from textual.widget import Widget
 from textual.widgets import Input
 
 from kerneltui.errors import KernelTuiError
@@ -98,6 +99,18 @@ class SetupScreen(Screen[Path | None]):
 
     def on_resize(self, event: events.Resize) -> None:
         self.query_one("#fields").styles.max_height = max(3, event.size.height - BELOW)
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        self._mark(event.widget, ">")
+
+    def on_descendant_blur(self, event: events.DescendantBlur) -> None:
+        self._mark(event.widget, " ")
+
+    def _mark(self, widget: Widget, mark: str) -> None:
+        """Without colours, fields look alike: the label says which one is being typed in."""
+        key = (widget.id or "").removeprefix("input-")
+        if key in LABELS:
+            self.query_one(f"#label-{key}", OneLine).set([(f"{mark}{LABELS[key]}", "key")])
 
     def _label(self, field: Field) -> None:
         self.query_one(f"#label-{field.key}", OneLine).set([(f" {field.label}", "key")])
