@@ -117,6 +117,21 @@ def test_eager_s_own_error_widens_the_bound_on_hard_inputs_only() -> None:
     assert (64, None) == (plain.report.wrong if plain.report else 0, loose.report)
 
 
+def test_inputs_that_we_made_large_allow_errors_as_large_as_their_outputs() -> None:
+    truth = torch.randn(512, dtype=torch.float64) * 2000
+    truth[:8] = 0.0  # sums that cancel: what is far from them is near for their neighbours
+    eager = truth.float()
+    kind = {"name": "out", "eager": eager, "truth": lambda: truth}
+    honest, wrong = eager + 3e-3, eager + 50.0
+    profile = PROFILES["kernelbench"]
+
+    def refused(found: torch.Tensor, loose: bool) -> bool:
+        expected = Expected(**kind, loose=loose)
+        return compare(found, expected, profile, poison=1, allow_nan=False, input_set="").report is not None
+
+    assert [True, False, True] == [refused(honest, False), refused(honest, True), refused(wrong, True)]
+
+
 def test_strict_asks_for_twice_eager_s_error() -> None:
     truth = torch.randn(512, dtype=torch.float64)
     eager = truth.float()
