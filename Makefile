@@ -12,10 +12,10 @@ TORCH ?= torch==2.13.0
 demo: $(VENV)/installed
 	$(BIN)/kerneltui demo $(ARGS)
 
-# What is timed runs alone (tests/conftest.py says what that is), all else in two workers.
+# Two workers: one for all that asks a judge, one for the rest; then what has to have the machine (tests/conftest.py).
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest tests -m "not gpu and not bench and not timed" -n 2 --dist loadfile
-	$(BIN)/python -m pytest tests -m "timed and not gpu and not bench"
+	$(BIN)/python -m pytest tests -m "not gpu and not bench and not alone" -n 2 --dist loadgroup
+	$(BIN)/python -m pytest tests -m "alone and not gpu and not bench"
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check .

@@ -207,7 +207,8 @@ def leftovers(mark: str) -> list[str]:
 
 @pytest.mark.slow
 def test_a_killed_engine_loses_nothing_and_goes_on(tmp_path: Path) -> None:
-    sizes = ["--size", "ROWS=64", "--size", "WIDTH=2048", "--rounds", "2", "--ideas", "2", "--variants", "1"]
+    sizes = ["--size", "ROWS=64", "--size", "WIDTH=2048", "--rounds", "1", "--ideas", "2", "--variants", "1"]
+    sizes += ["--budget-evaluations", "8"]
     made = kerneltui(
         "new", "softmax", "--device", "cpu", "--name", "s", "--no-check", *sizes, KERNELTUI_SESSIONS=str(tmp_path)
     )
