@@ -39,7 +39,7 @@ from kerneltui.records import SessionState, Variant, VariantState  # noqa: E402
 from kerneltui.store import Store  # noqa: E402
 
 PROGRAM = "import sys; from pathlib import Path; from kerneltui.tui.app import run; sys.exit(run(Path(sys.argv[1])))"
-KEYS = 40
+KEYS = 60
 IDLE_S, LIVE_S = 6.0, 10.0
 
 
@@ -183,7 +183,7 @@ def measure(rows: int, width: int, height: int) -> dict[str, float | int | None]
         engine.start()
         terminal.read(4.0)  # the banner of the finished search goes, and the screen is laid out anew
         live_bytes, live_cpu = _watch(terminal, process, LIVE_S)
-        live_keys = sorted(found for _ in range(KEYS // 2) if (found := terminal.key(b"k")) is not None)
+        live_keys = sorted(found for _ in range(KEYS) if (found := terminal.key(b"k")) is not None)
         engine.stopped.set()
         engine.join()
         memory = process.memory_info().rss

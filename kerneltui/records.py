@@ -104,7 +104,7 @@ class DecisionKind(StrEnum):
     REJECT = "reject"
     MOVE = "move"  # a proposed idea among those of its round; payload: before (an idea; "" is the end)
     PRUNE = "prune"
-    RESTORE = "restore"
+    RESTORE = "restore"  # payload: proposed (true: an idea is to be decided on again)
     EDIT = "edit"  # an idea's text; payload: title, text
     ADD_IDEA = "add_idea"  # payload: title, text, parent
     INJECT = "inject"  # payload: source, language, name, parent

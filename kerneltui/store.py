@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sqlite3
 import time
@@ -336,6 +337,11 @@ class Store:
         """Facts from the evaluator's preparation: baselines_us, floor_us, notes, facts."""
         found: dict[str, Any] = msgspec.json.decode(self._meta("prepared") or "{}")
         return found
+
+    def candidates_with(self, pattern: re.Pattern[str]) -> frozenset[str]:
+        """Digests of the candidates whose source matches; reads every source."""
+        rows = self._db.execute("SELECT digest, body FROM candidate")
+        return frozenset(digest for digest, body in rows if pattern.search(decode(body, Candidate).source))
 
     def read_candidate(self, digest: str) -> Candidate:
         """Source by digest.

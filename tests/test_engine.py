@@ -301,6 +301,10 @@ async def test_review_waits_for_a_person(tmp_path: Path) -> None:
         tree = await viewer.until(lambda t: "wait to be approved" in t.status.reason)
         assert {IdeaStatus.PROPOSED} == {idea.status for idea in tree.ideas.values()}
         first, *others = tree.ideas
+        await viewer.decide(DecisionKind.REJECT, first)
+        state, said = await viewer.decide(DecisionKind.RESTORE, first, proposed=True)
+        assert ("done", "to be decided on again: `Tiles`") == (state, said)
+        assert IdeaStatus.PROPOSED == viewer.tree().ideas[first].status
         assert ("done", "approved `Tiles`") == await viewer.decide(DecisionKind.APPROVE, first)
         for other in others:
             await viewer.decide(DecisionKind.REJECT, other)
@@ -364,7 +368,7 @@ async def test_drain_ends_the_engine_once_what_runs_is_finished(tmp_path: Path) 
         assert SessionState.PAUSED == viewer.tree().status.state
         hold.set()
         status = await viewer.task
-    assert (SessionState.STOPPED, "stopped: what ran was finished") == (status.state, status.reason)
+    assert (SessionState.STOPPED, "drained: what ran was finished") == (status.state, status.reason)
     assert {VariantState.DONE} == {variant.state for variant in read(folder).variants.values()}
 
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import re
 import shutil
 import sqlite3
 from pathlib import Path
@@ -72,6 +73,8 @@ def test_a_verdict_and_its_summary_arrive_together(session: Path) -> None:
     with Store.open(session) as reader:
         assert verdict == reader.read_verdict("v00001")
         assert candidate == reader.read_candidate(digest)
+        assert {digest} == reader.candidates_with(re.compile("int .;"))
+        assert not reader.candidates_with(re.compile("float"))
         assert verdict == reader.find_verdict(digest, "here")
         assert reader.find_verdict(digest, "elsewhere") is None
 

@@ -39,7 +39,14 @@ PICTURES = (
     ("palette", 100, 30, "kt-dark", ("colon", *"bud")),
     ("keys", 140, 40, "kt-light", ("question_mark",)),
     ("review", 110, 30, "kt-dark", ("V",)),  # of a session with `review = true`
-    ("setup", 110, 34, "kt-dark", ("colon", *"home", "enter", "n")),
+    ("waiting", 110, 30, "kt-dark", ("4",)),  # of a session whose provider asks to wait
+    (
+        "setup",
+        110,
+        34,
+        "kt-dark",
+        ("colon", *"home", "enter", "c", "tab", "tab", "tab", *", openai:gpt-5", "down", "backspace", "0"),
+    ),
     ("home", 110, 30, "kt-dark", ("colon", *"home", "enter")),
 )
 

@@ -41,7 +41,7 @@ def show(session: str, node: str | None, source: bool, wanted: str, as_json: boo
     with Store.open(folder) as store:
         tree = store.read_tree()
         if wanted:
-            keep_matching(tree, wanted)
+            keep_matching(store, tree, wanted)
         if node is None:
             print_json(tree_json(folder, tree)) if as_json else print_tree(folder, tree)
         elif node in tree.variants:
@@ -57,16 +57,18 @@ def show(session: str, node: str | None, source: bool, wanted: str, as_json: boo
             raise unknown_node(folder, tree, node)
 
 
-def keep_matching(tree: Tree, wanted: str) -> None:
+def keep_matching(store: Store, tree: Tree, wanted: str) -> None:
     """Leave only the variants that a filter lets through, and the ideas that have some."""
     from kerneltui.tui.filters import FilterProblem, parse_filter
 
     try:
-        found = parse_filter(wanted)
+        found = parse_filter(wanted, calls=tree.calls)
     except FilterProblem as problem:
         raise UsageError(f"--filter: {problem}, at column {problem.column + 1} of `{wanted}`") from problem
     if found is None:
         return
+    for term in found.codes:
+        term.found = store.candidates_with(term.pattern)
     kept = [v for v in tree.variants.values() if found.test(v, tree.ideas.get(v.idea or ""))]
     tree.variants = {variant.id: variant for variant in kept}
     left = {variant.idea for variant in kept}

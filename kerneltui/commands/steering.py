@@ -110,7 +110,18 @@ def move(session: str, idea: str, before: str, as_json: bool) -> None:
 
 
 prune = node_command(DecisionKind.PRUNE, "Cut off idea or variant NODE with all below it; `restore` undoes it.")
-restore = node_command(DecisionKind.RESTORE, "Undo the prune, rejection or merge of NODE.")
+
+
+@click.command()
+@click.argument("session")
+@click.argument("node")
+@click.option("--to-review", is_flag=True, help="An idea: back among those to decide on.")
+@JSON
+def restore(session: str, node: str, to_review: bool, as_json: bool) -> None:
+    """Undo the prune, rejection or merge of NODE."""
+    decide(session, DecisionKind.RESTORE, node, {"proposed": True} if to_review else None, as_json)
+
+
 pin = node_command(DecisionKind.PIN, "Keep variant NODE among the survivors, whatever its time.")
 unpin = node_command(DecisionKind.UNPIN, "Let variant NODE compete again.")
 retry = node_command(DecisionKind.RETRY, "Judge variant NODE again; write it again when it has no source.")

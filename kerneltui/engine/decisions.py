@@ -167,7 +167,9 @@ def prune(session: Session, decision: Decision) -> str:
 
 
 def restore(session: Session, decision: Decision) -> str:
-    """Undo a prune, a rejection or a merge; what was cancelled waits again."""
+    """Undo a prune, a rejection or a merge; what was cancelled waits again. An idea may be put up for decision again."""
+    if decision.payload.get("proposed"):
+        return propose_again(session, decision)
     if decision.target in session.tree.ideas:
         words = _set_idea(session, decision, IdeaStatus.APPROVED, "restored")
     else:
@@ -177,6 +179,13 @@ def restore(session: Session, decision: Decision) -> str:
     again = [_uncancelled(v) for v in below if v.state is VariantState.CANCELLED]
     session.put(*[replace(v, pruned=False) if v.id == decision.target else v for v in again])
     return words + (f"; {len(again)} that were cancelled are taken up again" if again else "")
+
+
+def propose_again(session: Session, decision: Decision) -> str:
+    """Undo an approval or a rejection: to be decided on again, unless its code is being written already."""
+    if session.tree.of_idea(idea_of(session, decision).id):
+        return _set_idea(session, decision, IdeaStatus.REJECTED, "code was being written already; rejected")
+    return _set_idea(session, decision, IdeaStatus.PROPOSED, "to be decided on again:")
 
 
 def _uncancelled(variant: Variant) -> Variant:

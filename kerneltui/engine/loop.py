@@ -231,7 +231,7 @@ class _Engine:
                 await self.plan()
             if session.status.state is SessionState.PAUSED and not session.work:
                 if session.status.reason.startswith(DRAINING):
-                    await session.set_status(state=SessionState.STOPPED, reason="stopped: what ran was finished")
+                    await session.set_status(state=SessionState.STOPPED, reason="drained: what ran was finished")
                 if not self.stay:
                     return
             await self.beat()

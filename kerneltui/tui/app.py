@@ -6,6 +6,7 @@ import locale
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,6 +23,7 @@ from kerneltui.tui.driver import Driver, run_guarded
 from kerneltui.tui.render import ASCII, UNICODE
 from kerneltui.tui.screens.main import MainScreen
 
+SWITCH_S = 0.001  # a key waits no longer for the thread that reads the session
 RELOAD_S = 1.0  # how often a person's own theme is looked at
 
 
@@ -164,6 +166,7 @@ def run(folder: Path | None, *, theme: str | None = None, ascii_only: bool = Fal
         SettingsError: no such theme, or a configuration that cannot be used.
     """
     os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    sys.setswitchinterval(SWITCH_S)
     config = load_config()
     narrow = "utf" not in (locale.getpreferredencoding(False) or "").lower()
     chosen, plain = pick_theme(theme, config), ascii_only or config.ascii or narrow

@@ -1,7 +1,7 @@
 """The filter language of `/`: words, `name:value`, comparisons, `!`, `|`. Pure.
 
-state:ok  state:fail  stage:compile  speed>1.2  us<60  regs<=168  round:8..12  idea:i003  by:human  is:pinned
-since:10m  sig:"smem > limit"  lang:cuda    bare words match ids, names, titles and messages
+state:ok  state:fail  stage:compile  speed>1.2  us<60  regs<=168  cost>0.05  round:8..12  idea:i003  by:human
+is:pinned  since:10m  sig:"smem > limit"  lang:cuda  code:/cp\\.async/    bare words match ids, names, titles and messages
 """
 
 from __future__ import annotations
@@ -9,12 +9,20 @@ from __future__ import annotations
 import difflib
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from kerneltui.records import Idea, Variant
+from kerneltui.records import Call, Idea, Variant
 from kerneltui.tui import words
 from kerneltui.tui.signatures import signature
+
+
+@dataclass(slots=True)
+class CodeTerm:
+    """A `code:` of a filter. Sources are no part of the tree: who has the session file fills in `found`."""
+
+    pattern: re.Pattern[str]
+    found: Collection[str] = ()  # digests of the candidates whose source matches
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +32,7 @@ class Filter:
     text: str
     test: Callable[[Variant, Idea | None], bool]
     title: Callable[[str], bool] | None  # for ideas by their own words; None: only variants decide
+    codes: tuple[CodeTerm, ...] = ()
 
 
 class FilterProblem(ValueError):
@@ -63,12 +72,12 @@ _STATES: dict[str, Test] = {
     "wait": lambda v, i: words.state_word(v) == "WAIT",
 }
 _STAGES = ("policy", "compile", "check", "run", "bench", "author")
-NAMES = ("state", "stage", "sig", "idea", "by", "is", "since", "lang", "id", *_NUMBERS)
+NAMES = ("state", "stage", "sig", "idea", "by", "is", "since", "lang", "id", "code", "cost", *_NUMBERS)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
-def parse_filter(text: str, now: float | None = None) -> Filter | None:
-    """The filter, or None for an empty text.
+def parse_filter(text: str, now: float | None = None, calls: Mapping[int, Call] | None = None) -> Filter | None:
+    """The filter, or None for an empty text; `calls` are what `cost` is read from.
 
     Raises:
         FilterProblem: it cannot be read; says where.
@@ -77,6 +86,7 @@ def parse_filter(text: str, now: float | None = None) -> Filter | None:
         return None
     groups: list[list[Test]] = [[]]
     names: list[re.Pattern[str]] = []
+    codes: list[CodeTerm] = []
     only_words = True
     for match in _TERM.finditer(text):
         if not match[0]:
@@ -84,7 +94,11 @@ def parse_filter(text: str, now: float | None = None) -> Filter | None:
         if match["bar"]:
             groups.append([])
             continue
-        test = _term(match, now or time.time())
+        if match["name"] == "code":
+            codes.append(_code(match))
+            test = _has_code(codes[-1])
+        else:
+            test = _term(match, now or time.time(), calls or {})
         only_words = only_words and match["name"] is None and not match["not"]
         if match["name"] is None:
             names.append(_pattern(match["value"], match.start()))
@@ -92,7 +106,17 @@ def parse_filter(text: str, now: float | None = None) -> Filter | None:
     if not all(groups):
         raise FilterProblem("something is missing beside |", max(0, text.find("|")))
     title = _title_test(names, len(groups) > 1) if only_words else None
-    return Filter(text, lambda v, i: any(all(test(v, i) for test in group) for group in groups), title)
+    return Filter(text, lambda v, i: any(all(test(v, i) for test in group) for group in groups), title, tuple(codes))
+
+
+def _code(match: re.Match[str]) -> CodeTerm:
+    if match["op"] not in (":", "=") or not match["value"].strip('"'):
+        raise FilterProblem("code: needs a text or a /regex/", match.start())
+    return CodeTerm(_pattern(match["value"], match.start()))
+
+
+def _has_code(term: CodeTerm) -> Test:
+    return lambda v, i: v.candidate in term.found
 
 
 def _inverse(test: Test) -> Test:
@@ -105,7 +129,7 @@ def _title_test(names: list[re.Pattern[str]], any_of: bool) -> Callable[[str], b
     return lambda title: all(name.search(title) for name in names)
 
 
-def _term(match: re.Match[str], now: float) -> Test:
+def _term(match: re.Match[str], now: float, calls: Mapping[int, Call]) -> Test:
     name, op, value, column = match["name"], match["op"], match["value"], match.start()
     if name is None:
         pattern = _pattern(value, column)
@@ -113,8 +137,10 @@ def _term(match: re.Match[str], now: float) -> Test:
     value = value.strip('"')
     if not value:
         raise FilterProblem(f"{name}{op} needs a value", column)
+    if name == "cost":
+        return _number(name, lambda v: _cost_usd(v, calls), op, value, column)
     if name in _NUMBERS:
-        return _number(name, op, value, column)
+        return _number(name, _NUMBERS[name], op, value, column)
     if op not in (":", "="):
         raise FilterProblem(f"{name} is no number; write {name}:{value}", column)
     tests: dict[str, Callable[[str, int, float], Test]] = {
@@ -151,8 +177,12 @@ def _pattern(value: str, column: int) -> re.Pattern[str]:
     return re.compile(re.escape(value), 0 if value != value.lower() else re.I)
 
 
-def _number(name: str, op: str, value: str, column: int) -> Test:
-    read = _NUMBERS[name]
+def _cost_usd(variant: Variant, calls: Mapping[int, Call]) -> float | None:
+    call = calls.get(variant.call or 0)
+    return call.cost_usd if call else None
+
+
+def _number(name: str, read: Callable[[Variant], float | None], op: str, value: str, column: int) -> Test:
     low, dots, high = value.partition("..")
     try:
         first, last = float(low), float(high if dots else low)

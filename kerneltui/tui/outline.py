@@ -9,23 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from kerneltui.records import Tree, Variant, VariantKind
+from kerneltui.records import IdeaStatus, Tree, Variant, VariantKind
 from kerneltui.tui import words
+from kerneltui.tui.stored import StoredVariants
 from kerneltui.tui.tally import GONE, Counts, Tally, leader_key, rank_key
 
 ROUNDS_OPEN = 2  # the newest ones
-
-
-class Source(Protocol):
-    """Where the variants of rounds come from that were not read yet."""
-
-    def of_ideas(self, ideas: Iterable[str], pieces: Iterable[int] | None) -> list[Variant]:
-        """Variants of some ideas and of none, from some pieces of the session file or from all of it."""
-
-    def read_all(self) -> None:
-        """Let the tree hold every variant."""
 
 
 class NodeKind(StrEnum):
@@ -70,7 +61,7 @@ class _Round:
 class Outline:
     """The visible rows of a tree. Call `fold` with what changed, then read `rows`."""
 
-    def __init__(self, tree: Tree, source: Source | None = None) -> None:
+    def __init__(self, tree: Tree, source: StoredVariants | None = None) -> None:
         """`source`: the tree holds only the variants of the newest rounds, of the best one's round, and of the start."""
         self.tree, self.source = tree, source
         self.counted = source is None  # whether the counts of all rounds are known
@@ -80,6 +71,7 @@ class Outline:
         self.wanted: Callable[[Variant], bool] | None = None  # the filter; None shows all
         self.idea_wanted: Callable[[str], bool] | None = None
         self.matches = 0
+        self.proposed: set[str] = set()  # ideas that wait for a person
         self.leads = 0  # how often the best of a round became another one
         self.rows: list[Row] = []
         self.tallies: dict[str, Tally] = {}
@@ -107,6 +99,7 @@ class Outline:
         dirty: set[str] = set()
         for id in ideas:
             idea = self.tree.ideas[id]
+            (self.proposed.add if idea.status is IdeaStatus.PROPOSED else self.proposed.discard)(id)
             if id not in self._round_of:
                 self._round_of[id] = idea.round
                 self._round(idea.round).ideas.append(id)
@@ -272,10 +265,9 @@ class Outline:
         for part in dirty:
             if self.is_open(Row(NodeKind.ROUND, f"r{part.number}", 0)):
                 self._load(part)
-            leader = part.leader
             part.tally = self._count_round(part)
+            self.leads += part.tally.best is not part.leader
             part.leader = part.tally.best
-            self.leads += part.leader is not leader
             part.rows = self._lay_out(part)
             part.dirty = False
         self.rows = [row for part in self._rounds.values() for row in part.rows]
@@ -320,8 +312,9 @@ class Outline:
             rows.extend(below)
 
     def _add_variants(self, rows: list[Row], ids: Iterable[str], depth: int) -> None:
-        for id in self._sorted_variants(ids):
-            wanted = self.wanted is None or self.wanted(self.tree.variants[id])
+        matching = self._matching(ids)
+        for id in self._sorted_variants(ids if matching is None else matching):
+            wanted = matching is None or matching[id]
             row = Row(NodeKind.VARIANT, id, depth, not wanted)
             below: list[Row] = []
             if id in self.kids and self.is_open(row):
@@ -329,6 +322,13 @@ class Outline:
             if wanted or below:
                 rows.append(row)
                 rows.extend(below)
+
+    def _matching(self, ids: Iterable[str]) -> dict[str, bool] | None:
+        """With a filter: what matches, and what may have something below it that does. Sorting the rest is spared."""
+        if self.wanted is None:
+            return None
+        tested = {id: self.wanted(self.tree.variants[id]) for id in ids}
+        return {id: matches for id, matches in tested.items() if matches or id in self.kids}
 
     def _sorted_ideas(self, ids: list[str]) -> list[str]:
         if self.sort is Sort.BEST:
@@ -396,7 +396,5 @@ class Outline:
             return list(self.below(self._members.get(id, ())))
         part = self._rounds[int(id[1:])]
         self._load(part)
-        found = list(self.below(part.loose))
-        for idea in part.ideas:
-            found += self.below(self._members.get(idea, ()))
-        return found
+        members = (id for idea in part.ideas for id in self._members.get(idea, ()))
+        return list(self.below([*part.loose, *members]))

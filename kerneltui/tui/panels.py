@@ -91,6 +91,10 @@ def banner(model: Model, trouble: str, glyphs: Glyphs, now: float, width: int, l
             found.append([(f" It said last: {one_line(last_words)}", "muted")])
     elif status.state is SessionState.NEW:
         found.append([(" No engine has run here yet. ", "warning"), ("S", "key"), (" starts the search", "")])
+    elif status.state is SessionState.RUNNING and status.reason:
+        asks = bool(model.outline.proposed)
+        review: list[Span] = [("  ", ""), ("V", "key"), (" reviews them", "")] if asks else []
+        found.append([(f" {one_line(status.reason)[:1].upper()}{one_line(status.reason)[1:]}", "warning"), *review])
     elif status.state is SessionState.PAUSED and status.reason:
         found.append([(f" Paused: {one_line(status.reason)}  ", "warning"), ("P", "key"), (" resumes", "")])
     elif status.state in (SessionState.FINISHED, SessionState.STOPPED) and status.reason:

@@ -19,9 +19,10 @@ INVERSE = {
     DecisionKind.RESTORE: DecisionKind.PRUNE,
     DecisionKind.PIN: DecisionKind.UNPIN,
     DecisionKind.UNPIN: DecisionKind.PIN,
-    DecisionKind.APPROVE: DecisionKind.REJECT,
-    DecisionKind.REJECT: DecisionKind.APPROVE,
+    DecisionKind.APPROVE: DecisionKind.RESTORE,
+    DecisionKind.REJECT: DecisionKind.RESTORE,
 }
+REVIEWS = (DecisionKind.APPROVE, DecisionKind.REJECT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +32,11 @@ class Step:
     kind: DecisionKind
     target: str = ""
     payload: dict[str, Any] = field(default_factory=dict)
+
+
+def inverse(kind: DecisionKind, target: str) -> Step:
+    """What takes a decision of this kind back; an idea that was decided on is to be decided on again."""
+    return Step(kind=INVERSE[kind], target=target, payload={"proposed": True} if kind in REVIEWS else {})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +111,7 @@ def last_deed(
         return None
     last = standing[-1]
     step = Step(kind=last.kind, target=last.target, payload=dict(last.payload))
-    back = (Step(kind=INVERSE[last.kind], target=last.target),) if last.kind in INVERSE else ()
+    back = (inverse(last.kind, last.target),) if last.kind in INVERSE else ()
     title = f"{last.kind} {last.target}".rstrip().replace("_", " ")
     made_by = last.id if last.kind in CREATES else None
     return Deed(title=title, done=(step,), undone=back, made_by=made_by, when=last.created)

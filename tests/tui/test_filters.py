@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from kerneltui.records import Idea, Language, Outcome, Speedup, Stage, Variant, VariantState
+from kerneltui.records import Call, Idea, Language, Outcome, Speedup, Stage, Variant, VariantState
 from kerneltui.tui.filters import FilterProblem, parse_filter
 
 IDEA = Idea(id="i003", round=8, author="openai", title="Swizzle shared memory")
@@ -28,12 +28,18 @@ BUSY = replace(
         ("idea:i003", "123"), ("idea:i004", ""), ("by:openai", "123"), ("is:pinned", "1"), ("lang:cuda", "123"),
         ("swizzle", "123"), ("Swizzle", "123"), ("sWizzle", ""), ("~swzl", "123"), ("/smem.*>/", "2"), ('"smem 0x1c000 >"', "2"),
         ("state:ok | state:run", "13"), ("state:fail smem", "2"), ('sig:"smem"', "2"), ("since:10m", "13"), ("v00002", "2"),
+        ("cost>0.05", "1"), ("cost<=0.05", ""), ("!cost>0.05", "23"), ("code:/cp.async/", "1"), ("code:nothing", ""),
     ],
 )  # fmt: skip
 def test_terms(text: str, found: str) -> None:
-    parsed = parse_filter(text, now=1100.0)
+    parsed = parse_filter(
+        text, now=1100.0, calls={7: Call(id=7, purpose="write", node="i003", author="a", cost_usd=0.06)}
+    )
     assert parsed is not None
-    assert "".join(v.id[-1] for v in (GOOD, BAD, BUSY) if parsed.test(v, IDEA)) == found
+    for term in parsed.codes:
+        term.found = {"good"} if term.pattern.search("  cp.async.cg.shared.global") else set()
+    good = replace(GOOD, call=7, candidate="good")
+    assert "".join(v.id[-1] for v in (good, BAD, BUSY) if parsed.test(v, IDEA)) == found
 
 
 @pytest.mark.parametrize(
@@ -45,6 +51,9 @@ def test_terms(text: str, found: str) -> None:
         ("state>ok", "state is no number; write state:ok", 0),
         ("/(/", "the expression cannot be read: missing ), unterminated subpattern at position 0", 0),
         ("since:soon", "since: wants 30s, 10m, 2h or 1d", 0),
+        ("ab code:", "code: needs a text or a /regex/", 3),
+        ("code>3", "code: needs a text or a /regex/", 0),
+        ("cost>much", "cost wants a number, not 'much'", 0),
         ("a | ", "something is missing beside |", 2),
     ],
 )

@@ -68,6 +68,24 @@ async def test_prune_is_sent_at_once_and_undone(session: Path, open_app: OpenApp
     assert decisions(session) == [("prune", id), ("restore", id), ("prune", id)]
 
 
+async def test_what_was_done_elsewhere_is_undone_here_and_too_late_is_said(session: Path, open_app: OpenApp) -> None:
+    async with open_app(session) as pilot:
+        model = pilot.app.screen.model
+        model.decide(DecisionKind.PRUNE, "i013")
+        await pilot.press("z")
+        assert "undone: prune i013" in screen_text(pilot)
+        await pilot.press("z")
+        assert "nothing to undo in this round" in screen_text(pilot)
+        pilot.app.screen.tree_list.go_to("i014")
+        await pilot.press("x")
+        with Store.open(session, write=True) as store:
+            store.put_status(replace(store.read_tree().status, round=5))
+        await wait_for(pilot, lambda: model.tree.status.round == 5)
+        await pilot.press("z")
+        assert "too late: round 5 began without i014; X restores it" in screen_text(pilot)
+    assert decisions(session) == [("prune", "i013"), ("restore", "i013"), ("prune", "i014")]
+
+
 async def test_an_open_decision_is_shown_on_its_row(session: Path, open_app: OpenApp) -> None:
     async with open_app(session) as pilot:
         await pilot.press("x")
@@ -210,6 +228,10 @@ async def test_filter_shows_matches_and_says_what_is_wrong(session: Path, open_a
         screen.set_filter("state:fail")
         await pilot.pause()
         assert "14 of 56 variants" in screen_text(pilot)
+        screen.set_filter("code:/warp_m.x/ state:fail")
+        await wait_for(pilot, lambda: "code:/warp" in screen_text(pilot))
+        assert "14 of 56 variants" in screen_text(pilot)
+        screen.set_filter("state:fail")
         screen.set_filter("stat:fail")
         await pilot.pause()
         text = screen_text(pilot)

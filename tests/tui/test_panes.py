@@ -26,12 +26,13 @@ from kerneltui.records import (
 from kerneltui.store import Store
 from kerneltui.tui import details, diffs, panels, syntax, timings, typed, words
 from kerneltui.tui.arrange import Pane, arrange, too_small
+from kerneltui.tui.clip import clip
 from kerneltui.tui.model import Loaded, Model
 from kerneltui.tui.outline import Outline
 from kerneltui.tui.render import ASCII, UNICODE
 from kerneltui.tui.screens.listing import fitting_keys
 from kerneltui.tui.signatures import group_failures, signature
-from kerneltui.tui.widgets.linelist import Line, clip
+from kerneltui.tui.widgets.linelist import Line
 from kerneltui.tui.widgets.plot import Point, plot_lines, points, scale_note, scale_of
 
 

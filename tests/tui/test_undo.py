@@ -17,7 +17,7 @@ from kerneltui.records import (
     Variant,
 )
 from kerneltui.tui import budgets
-from kerneltui.tui.undo import INVERSE, Deed, History, Step, last_deed, made_node, too_late
+from kerneltui.tui.undo import Deed, History, Step, last_deed, made_node, too_late
 
 K = DecisionKind
 
@@ -67,7 +67,11 @@ def test_a_second_viewer_finds_the_last_act_that_stands() -> None:
     assert found is not None and (Step(kind=K.UNPIN, target="v00001"),) == found.undone
     assert last_deed(log, "ada", 6.0) is None
     assert last_deed(undone, "ada", 2.0, {(K.PRUNE, "i001")}) is None
-    assert all(INVERSE[back] is kind for kind, back in INVERSE.items())
+    decided = [decision(1, K.APPROVE, "i001"), decision(2, K.REJECT, "i002")]
+    found = last_deed(decided, "ada", 0.0)
+    assert found is not None and (Step(kind=K.RESTORE, target="i002", payload={"proposed": True}),) == found.undone
+    found = last_deed([*decided, decision(3, K.RESTORE, "i002")], "ada", 0.0)
+    assert found is not None and "approve i001" == found.title
 
 
 SETTINGS = Settings(problem="softmax", rounds=5, budget=Budget(usd=25.0, evaluations=40))

@@ -47,6 +47,7 @@ class Ask(ModalScreen[str | None]):
         super().__init__()
         self.heading, self.value, self.hint, self.check, self.remarks = title, value, hint, check, remarks
         self._remarking: Timer | None = None
+        self._rows = 1
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -74,7 +75,8 @@ class Ask(ModalScreen[str | None]):
         width = self.app.size.width - 2
         wrapped: list[Line] = [[(f" {part}", token)] for text, token in sentences for part in wrap(text, width)]
         shown = self.query_one("#ask-hint", TextLines)
-        shown.styles.height = max(1, min(REMARK_LINES, len(wrapped)))
+        self._rows = max(self._rows, min(REMARK_LINES, len(wrapped)))  # never fewer: what is typed stays where it is
+        shown.styles.height = self._rows
         shown.show(wrapped)
 
     def on_input_changed(self, _: Input.Changed) -> None:

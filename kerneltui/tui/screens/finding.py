@@ -14,8 +14,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input
 
 from kerneltui.tui.actions import ACTIONS, GROUP_TITLES, Action, commands, key_text, keys_of
+from kerneltui.tui.clip import clip
 from kerneltui.tui.screens.dialogs import QUIET_INPUT, make_room
-from kerneltui.tui.widgets.linelist import Line, LineList, Span, TextLines, clip
+from kerneltui.tui.widgets.linelist import Line, LineList, Span, TextLines
 from kerneltui.tui.widgets.oneline import PaneTitle
 
 KEY_CELLS, TITLE_CELLS = 14, 62

@@ -11,7 +11,7 @@ from kerneltui.tui.outline import NodeKind
 from kerneltui.tui.screens.governing import Governing
 from kerneltui.tui.signatures import signature
 from kerneltui.tui.typed import language_of, read_kernel
-from kerneltui.tui.undo import Step
+from kerneltui.tui.undo import Step, inverse
 
 
 class Hands(Governing):
@@ -193,12 +193,11 @@ class Hands(Governing):
         if not ids:
             self.say("no proposed idea here", "muted")
             return
-        other = DecisionKind.REJECT if kind is DecisionKind.APPROVE else DecisionKind.APPROVE
-        self.do(
-            f"{kind}: {_names(ids)}",
-            [Step(kind=kind, target=id) for id in ids],
-            [Step(kind=other, target=id) for id in ids],
-        )
+        self.decide_on(kind, ids)
+
+    def decide_on(self, kind: DecisionKind, ids: list[str]) -> None:
+        """The same for these ideas; undone, they are to be decided on again."""
+        self.do(f"{kind}: {_names(ids)}", [Step(kind=kind, target=id) for id in ids], [inverse(kind, id) for id in ids])
 
     def move_idea(self, text: str) -> None:
         """Move the proposed idea before another of its round; without one, to the end."""

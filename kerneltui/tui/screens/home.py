@@ -17,10 +17,10 @@ from kerneltui.records import Problem, SessionState, Settings, Tree, Variant
 from kerneltui.store import Store, list_sessions, sessions_folder
 from kerneltui.tui import words
 from kerneltui.tui.engines import is_running, start_engine
-from kerneltui.tui.render import cut, fit, one_line, right
+from kerneltui.tui.render import cut, fit, one_line, right, wrap
 from kerneltui.tui.screens.listing import Listing
 from kerneltui.tui.screens.setup import SetupScreen
-from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
+from kerneltui.tui.widgets.linelist import Line, LineList, Span, TextLines
 
 REFRESH_S = 2.0
 
@@ -120,7 +120,8 @@ class HomeScreen(Listing):
     @property
     def name_cells(self) -> int:
         """Columns for names: what the figures leave."""
-        longest = max((len(known.folder.name) for known in self.known), default=0)
+        names = [known.folder.name for known in self.known] + [problem.name for problem in self.problems]
+        longest = max(map(len, names), default=0)
         return max(18, min(longest + 2, self.app.size.width - 69))
 
     @property
@@ -138,21 +139,19 @@ class HomeScreen(Listing):
         return self.problems[row] if 0 <= row < len(self.problems) else None
 
     def show_about(self) -> None:
-        here, found = self.current, list[Line]()
+        here, said = self.current, list[Span]()
         if isinstance(here, Problem):
-            found = [
-                [(f" {one_line(here.title)}", "round")],
-                [(f" {words.path_text(here.path)}", "muted")],
-                *([[(f" {one_line(here.notes)}", "")]] if here.notes else []),
-            ]
+            said = [(one_line(here.title), "round"), (words.path_text(here.path), "muted"), (one_line(here.notes), "")]
         elif here is not None:
-            found = _about(here)
+            said = _about(here)
         if self.remarks:
-            found += [
-                "",
-                [(" this machine", "round")],
-                *[[(f" {self.glyphs.dot} {remark}", "warning")] for remark in self.remarks],
+            said += [
+                (" ", ""),
+                ("this machine", "round"),
+                *((f"{self.glyphs.dot} {text}", "warning") for text in self.remarks),
             ]
+        room = self.app.size.width - 3
+        found: list[Line] = [[(f" {part}", token)] for text, token in said if text for part in wrap(text, room)]
         self.query_one("#about", TextLines).show(found, keep_place=True)
 
     # ----------------------------------------------------------------- acts
@@ -254,19 +253,19 @@ def _problem_line(problem: Problem, screen: HomeScreen) -> Line:
     ]
 
 
-def _about(known: Known) -> list[Line]:
+def _about(known: Known) -> list[Span]:
     if known.tree is None:
-        return [[(f" {one_line(known.problem)}", "error")]]
+        return [(one_line(known.problem), "error")]
     tree = known.tree
     spent, caps = words.money_text(words.spend(tree)[0]), words.budget_text(tree.settings.budget)
-    found: list[Line] = [[(f" {words.path_text(known.folder)}", "round")]]
-    found.append(
-        [(f" problem {tree.settings.problem}, {words.count_text(len(tree.ideas), 'idea')}, {spent} spent, {caps}", "")]
-    )
+    ideas = words.count_text(len(tree.ideas), "idea")
+    found: list[Span] = [
+        (words.path_text(known.folder), "round"),
+        (f"problem {one_line(tree.settings.problem)}, {ideas}, {spent} spent, {caps}", ""),
+    ]
     if tree.status.device:
-        found.append([(f" on {one_line(tree.status.device.name)}", "")])
-    if tree.status.reason:
-        found.append([(f" {one_line(tree.status.reason)}", "warning")])
+        found.append((f"on {one_line(tree.status.device.name)}", ""))
+    found.append((one_line(tree.status.reason), "warning"))
     if known.best is not None:
-        found.append([(f" best {known.best.id}, {one_line(known.best.name)}", "best")])
+        found.append((f"best {known.best.id}, {one_line(known.best.name)}", "best"))
     return found

@@ -11,8 +11,9 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 
 from kerneltui.tui import panels
+from kerneltui.tui.clip import clip
 from kerneltui.tui.render import Glyphs, one_line
-from kerneltui.tui.widgets.linelist import Line, LineList, Span, TextLines, clip
+from kerneltui.tui.widgets.linelist import Line, LineList, Span, TextLines
 from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
 
 FRAME = 5  # titles, head, message and footer

@@ -14,35 +14,32 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import Screen
 from textual.widgets import Input
 
-from kerneltui.tui import panels, words
 from kerneltui.tui.actions import ACTIONS
 from kerneltui.tui.arrange import Arrangement, Pane, arrange, too_small
 from kerneltui.tui.compositor import use_rows
 from kerneltui.tui.details import Tab
 from kerneltui.tui.engines import last_log_line
 from kerneltui.tui.feed import Feed, FeedFailed, SessionChanged, SessionCounted, SessionLoaded
-from kerneltui.tui.filters import FilterProblem, parse_filter
 from kerneltui.tui.model import Model
 from kerneltui.tui.outline import NodeKind, Row
-from kerneltui.tui.render import cut, one_line, wrap
+from kerneltui.tui.render import one_line
 from kerneltui.tui.screens.deeds import Deeds
+from kerneltui.tui.screens.filtering import Filtering
 from kerneltui.tui.screens.hands import Hands
-from kerneltui.tui.strip import strip_lines
+from kerneltui.tui.screens.painting import Painting
 from kerneltui.tui.widgets.detail import Detail
 from kerneltui.tui.widgets.events import EventList
-from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
+from kerneltui.tui.widgets.linelist import LineList, TextLines
 from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
 from kerneltui.tui.widgets.plot import Plot
 from kerneltui.tui.widgets.tree import TreeList
 
-SLOW_WRITE_S = 0.1  # a write to the terminal that took longer halves the rate of painting
-SLOWEST_PAINT_S = 1.0
 RESTING_S = 5  # how often a search that rests is looked at: nothing in it goes by the clock
 FIRST_ROWS_S = 0.3  # the first paint waits so long for the session, and comes without it where its disk is slow
 SETTLE_S = 0.1  # the detail follows the cursor after it has stood still for so long: past the repeat of a key
 
 
-class MainScreen(Deeds, Screen[None]):
+class MainScreen(Deeds, Painting, Filtering, Screen[None]):
     """One open session."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -191,119 +188,24 @@ class MainScreen(Deeds, Screen[None]):
         now = time.time()
         self.keep_pace()
         resting = self.model.is_resting()
-        if int(now) - self._second >= (RESTING_S if resting else 1):
+        if due := int(now) - self._second >= (RESTING_S if resting else 1):
             self._second = int(now)
             self.model.check_engine()
-            self.paint_clocks(now)
         if not self._stale:
+            if due:
+                self.paint_clocks(now)
             if resting:
                 self._paint_timer.pause()  # until there is news
             return
         dirty, self._dirty, self._stale = self._dirty, set(), False
         self.tree_list.sync(dirty | {f"r{number}" for number in self.model.outline.round_numbers()[-1:]})
-        self.paint_panels(now)
+        self.call_later(self._paint_rest, dirty)  # a key that came meanwhile goes first
+
+    def _paint_rest(self, dirty: set[str]) -> None:
+        self.paint_panels(time.time())
         row = self.current
         if row is None or row.id in dirty or row.kind is NodeKind.ROUND:
             self.show_detail()
-
-    def keep_pace(self) -> None:
-        """Half as many paints where the terminal is slow to take them, at least one a second; back again when it is not."""
-        wanted: float = self.app.paint_s  # type: ignore[attr-defined]
-        slowest: float = self.app.slowest_write_s()  # type: ignore[attr-defined]
-        pace = self._paint_s
-        if slowest > SLOW_WRITE_S:
-            pace = min(max(SLOWEST_PAINT_S, wanted), 2 * pace)
-        elif pace > wanted and int(time.monotonic()) % 5 == 0:
-            pace = max(wanted, pace / 2)
-        if pace != self._paint_s:
-            self._paint_s = pace
-            self._paint_timer.stop()
-            self._paint_timer = self.set_interval(pace, self.paint)
-            self.say(
-                f"slow link: {1 / pace:.0f} paints a second" if pace > wanted else "the link is fast again", "muted"
-            )
-
-    def paint_all(self) -> None:
-        """Everything, as after a change of theme or size."""
-        now = time.time()
-        if self._model is not None:
-            self.paint_clocks(now)
-            self.paint_panels(now)
-        self.paint_footer()
-
-    def paint_clocks(self, now: float) -> None:
-        """What changes as time goes by."""
-        width = self.size.width
-        left, right = panels.header(self.model, self.glyphs, frozen=self.frozen, now=now, width=width)
-        self.query_one("#header", OneLine).set(left, right)
-        self.paint_banner(now)
-        for pane, make in ((Pane.WORKERS, panels.workers), (Pane.BUDGET, panels.budget)):
-            body = self.query_one(f"#{pane}", TextLines)
-            lines = make(self.model, self.glyphs, now, body.view.width or 80)
-            if pane is Pane.BUDGET and body.view.height > len(lines) + 3:
-                lines = [*lines, *panels.spend_lines(self.model)]
-            body.update_lines(lines)
-
-    def paint_banner(self, now: float) -> None:
-        """Standing remarks above the panes."""
-        bar = self.query_one("#banner", TextLines)
-        lines: list[Line] = []
-        if self._model is not None:
-            width = self.size.width
-            lines = panels.banner(self.model, self.trouble, self.glyphs, now, width, self._last_words)
-        elif self.trouble:
-            lines = [[(" " + line, "error")] for line in wrap(one_line(self.trouble), self.size.width - 2)]
-            lines.append([(" It is tried again every two seconds. q closes.", "muted")])
-        if self.size.height < 30 and self._model is not None:
-            lines = lines[:1]
-        if len(lines) != len(bar.lines) or not bar.lines:
-            bar.display = bool(lines)
-            bar.styles.height = max(1, len(lines))
-        bar.update_lines(lines)
-
-    def paint_panels(self, now: float) -> None:
-        """Titles, plot and events."""
-        outline = self.model.outline
-        count = words.count_text(len(self.model.tree.variants), "variant")
-        if self._filter_text:
-            count = f"{outline.matches:,} of {count}"
-        marks = f"{len(self.model.marks)} marked  " if self.model.marks else ""
-        queue = panels.queue_text(self.model)
-        tree_right = [(marks, "marked"), (f"{count}  by {outline.sort} ", "muted")]
-        self.title_of(Pane.TREE).set(
-            [
-                (" 1 Tree", ""),
-                (f"  {cut(self._filter_text, max(12, self.tree_list.size.width - 45), self.glyphs.cut)}", "key"),
-            ],
-            tree_right,
-        )
-        self.title_of(Pane.WORKERS).set([(" 4 Workers", "")], [(f"{queue} ", "muted")])
-        self.plot.sync(outline)
-        legend = "o human  * pinned " if self.plot.size.width >= 70 or not self.plot.note else ""
-        self.title_of(Pane.PLOT).set(
-            [(" 3 Best speed-up by round", "")], [(f"{self.plot.note}  ", "warning"), (legend, "muted")]
-        )
-        self.log_list.sync(self.model)
-        self.paint_clocks(now)
-
-    def paint_footer(self) -> None:
-        """Keys that fit."""
-        self.query_one("#footer", OneLine).set(panels.footer(self.size.width, detail=self.pane is Pane.DETAIL))
-
-    def say(self, text: str, token: str = "") -> None:
-        """The one message line; nothing is said anywhere else."""
-        self.query_one("#message", OneLine).set(panels.message(one_line(text), token))
-
-    def show_detail(self) -> None:
-        """The detail pane, or the strip that stands for it, on the row under the cursor."""
-        if self._model is None:
-            return
-        row = self.current
-        if self._arrangement is not None and self._arrangement.strip:
-            self.query_one("#strip", TextLines).show(strip_lines(self.model, row, self.glyphs, self.size.width))
-        if self.query_one("#detail-pane").display:
-            left, right = self.detail.show_node(self.model, row)
-            self.title_of(Pane.DETAIL).set([(" 2", ""), *left], [("  ", ""), *right])
 
     # ----------------------------------------------------------------- size and focus
 
@@ -401,48 +303,6 @@ class MainScreen(Deeds, Screen[None]):
             self.say(f"line {number}; [ goes back to the log", "muted")
         else:
             self.say(f"the source has no line {number}", "muted")
-
-    def on_input_changed(self, message: Input.Changed) -> None:
-        if message.input.id == "filter":
-            self.set_filter(message.value)
-
-    def on_input_submitted(self, message: Input.Submitted) -> None:
-        if message.input.id == "filter":
-            self.close_filter()
-
-    def on_key(self, event: events.Key) -> None:
-        if event.key == "escape" and isinstance(self.focused, Input):
-            event.stop()
-            self.query_one("#filter", Input).value = ""
-            self.close_filter()
-
-    def close_filter(self) -> None:
-        """Back to the tree; the filter stays in force."""
-        self.query_one("#filter-line").remove_class("-shown")
-        self.go_to_pane(Pane.TREE)
-
-    def set_filter(self, text: str) -> None:
-        """Put a filter in force; a broken one changes nothing and says where."""
-        try:
-            found = parse_filter(text)
-        except FilterProblem as problem:
-            self.say(f"{' ' * problem.column}^ {problem}", "error")
-            return
-        outline, tree = self.model.outline, self.model.tree
-        self._filter_text = text.strip()
-        outline.wanted = None if found is None else lambda v: found.test(v, tree.ideas.get(v.idea or ""))
-        title = found.title if found else None
-        outline.idea_wanted = None if title is None else lambda id: title(f"{id} {tree.ideas[id].title}")
-        outline.touch()
-        self.tree_list.sync(())
-        self.tree_list.restyle()
-        self.paint_panels(time.time())
-        if found is not None:
-            self.say(
-                f"{outline.matches:,} match{'es' if outline.matches == 1 else ''}"
-                + ("" if outline.matches else "; esc clears"),
-                "muted",
-            )
 
     # ----------------------------------------------------------------- asking
 

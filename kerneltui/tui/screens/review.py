@@ -10,7 +10,6 @@ from kerneltui.records import DecisionKind, Idea, IdeaStatus, in_order
 from kerneltui.tui import details, words
 from kerneltui.tui.render import cut, fit, one_line
 from kerneltui.tui.screens.listing import Listing
-from kerneltui.tui.undo import Step
 from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
 
 if TYPE_CHECKING:
@@ -58,13 +57,17 @@ class ReviewScreen(Listing):
         self.titles(
             [(" Review", "")],
             [(f"{mode}  ", "muted"), (f"{waits} to decide on ", "muted")],
-            [(" idea  round  from      technique             title", "muted")],
+            [(f" idea  round from      {'technique':<{self._technique_cells}}  title", "muted")],
             [(" The idea", "")],
         )
         self._fill()
         if here:  # the cursor stays on its idea when that moves
             self.list.move_to(next((row for row, idea in enumerate(found) if idea.id == here), self.list.cursor))
         self.show_about()
+
+    @property
+    def _technique_cells(self) -> int:
+        return 20 if self.app.size.width < 110 else 36
 
     def _fill(self) -> None:
         empty: list[Line] = [[(" Nothing waits. a adds an idea of your own.", "muted")]]
@@ -73,9 +76,9 @@ class ReviewScreen(Listing):
     def _line(self, idea: Idea) -> Line:
         asked = self.main.model.asked(idea.id)
         note = f"  {asked} asked" if asked else ""
-        room = max(12, self.app.size.width - 48 - len(note))
+        room = max(12, self.app.size.width - 28 - self._technique_cells - len(note))
         return [(f" {idea.id:<6}", "round"), (f"r{idea.round:<5}", "muted"), (f"{idea.parent or 'reference':<10}", "muted"),
-                (f"{fit(one_line(idea.technique), 20, self.glyphs.cut)}  ", "key"), (cut(words.idea_title(idea), room, self.glyphs.cut), ""), (note, "warning")]  # fmt: skip
+                (f"{fit(one_line(idea.technique), self._technique_cells, self.glyphs.cut)}  ", "key"), (cut(words.idea_title(idea), room, self.glyphs.cut), ""), (note, "warning")]  # fmt: skip
 
     @property
     def idea(self) -> Idea | None:
@@ -94,26 +97,19 @@ class ReviewScreen(Listing):
     def on_line_list_chosen(self, _: LineList.Chosen) -> None:
         self.action_edit()
 
-    def _decide(self, kind: DecisionKind, back: DecisionKind, ideas: list[Idea]) -> None:
+    def _decide(self, kind: DecisionKind, ideas: list[Idea]) -> None:
         if ideas:
-            names = ", ".join(idea.id for idea in ideas[:4])
-            self.main.hands.do(f"{kind}: {names}", [Step(kind=kind, target=idea.id) for idea in ideas],
-                               [Step(kind=back, target=idea.id) for idea in ideas])  # fmt: skip
-            self.say(f"{kind} {names}; z undoes", "human")
+            self.main.hands.decide_on(kind, [idea.id for idea in ideas])
             self.list.action_move(1)
 
     def action_approve(self) -> None:
-        self._decide(DecisionKind.APPROVE, DecisionKind.REJECT, [self.idea] if self.idea else [])
+        self._decide(DecisionKind.APPROVE, [self.idea] if self.idea else [])
 
     def action_reject(self) -> None:
-        self._decide(DecisionKind.REJECT, DecisionKind.APPROVE, [self.idea] if self.idea else [])
+        self._decide(DecisionKind.REJECT, [self.idea] if self.idea else [])
 
     def action_approve_all(self) -> None:
-        self._decide(
-            DecisionKind.APPROVE,
-            DecisionKind.REJECT,
-            [idea for idea in self.ideas if not self.main.model.asked(idea.id)],
-        )
+        self._decide(DecisionKind.APPROVE, [idea for idea in self.ideas if not self.main.model.asked(idea.id)])
 
     def action_move(self, by: int) -> None:
         """One row up or down among the proposed ideas of its round."""

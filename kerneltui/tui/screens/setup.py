@@ -143,7 +143,7 @@ class SetupScreen(Screen[Path | None]):
             shown.styles.height = len(lines)
             shown.show(lines)
         try:
-            about = forecast_lines(settings, self.values["name"].strip(), width)
+            about = forecast_lines(settings, self.values["name"].strip(), width - 2)
         except KernelTuiError:
             about = []  # its fault stands under the field
         without = [(f"without what is wrong in {', '.join(LABELS[key] for key in faults)} ", "")] if faults else []

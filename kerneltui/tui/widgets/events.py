@@ -8,8 +8,9 @@ from rich.segment import Segment
 
 from kerneltui.records import Event
 from kerneltui.tui import panels
+from kerneltui.tui.clip import clip
 from kerneltui.tui.model import Model
-from kerneltui.tui.widgets.linelist import LineList, clip
+from kerneltui.tui.widgets.linelist import LineList
 
 
 class EventList(LineList):

@@ -6,10 +6,9 @@ Everything that is longer than the screen stands on it: tree, code, diff, log, e
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from typing import ClassVar
 
-from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
@@ -21,10 +20,10 @@ from textual.scrollbar import ScrollBar
 from textual.strip import Strip
 from textual.widget import Widget
 
+from kerneltui.tui.clip import Line as Line
+from kerneltui.tui.clip import Span as Span
+from kerneltui.tui.clip import clip, measure
 from kerneltui.tui.render import to_ascii
-
-Span = tuple[str, str]  # text, token of the theme
-Line = str | Sequence[Span]  # a plain line, or one in several colours
 
 STRIPS_KEPT = 2000
 PLAIN_CURSOR = Style(reverse=True)
@@ -318,7 +317,7 @@ class TextLines(LineList):
         self.lines, self.numbers_after = lines, numbers_after
         self._number += 1
         self._strips.clear()
-        self.content_width = max((_measure(line) for line in lines), default=0)
+        self.content_width = max((measure(line) for line in lines), default=0)
         self.marked = self.marked if keep_place else None
         self.resized()
         if not keep_place:
@@ -366,44 +365,3 @@ class TextLines(LineList):
             return []
         width = max(3, len(str(len(self.lines) - self.numbers_after)))
         return [Segment(f"{row - self.numbers_after + 1:>{width}} ", self.style_of("line-number"))]
-
-
-def _measure(line: Line) -> int:
-    """Cells of a line; a long one is counted in characters, since it is only for the scroll range."""
-    text = line if isinstance(line, str) else "".join(span[0] for span in line)
-    return len(text) if len(text) > 2000 or text.isascii() else cell_len(text)
-
-
-def clip(line: Line, left: int, width: int, style_of: Callable[[str], Style]) -> list[Segment]:
-    """The cells `left` to `left + width` of a line as segments."""
-    spans: Sequence[Span] = ((line, ""),) if isinstance(line, str) else line
-    segments: list[Segment] = []
-    skip, room = left, width
-    for text, token in spans:
-        if room <= 0:
-            break
-        if skip:
-            cells = _measure(text)
-            if cells <= skip:
-                skip -= cells
-                continue
-        piece = text[skip : skip + room] if text.isascii() else _clip_cells(text, skip, room)
-        skip = 0
-        if piece:
-            segments.append(Segment(piece, style_of(token) if token else None))
-            room -= cell_len(piece)
-    return segments
-
-
-def _clip_cells(text: str, left: int, width: int) -> str:
-    """Characters whose cells lie between two columns; half a wide character becomes a space."""
-    found: list[str] = []
-    column = 0
-    for character in text:
-        cells = cell_len(character)
-        if column + cells > left:
-            if column >= left + width:
-                break
-            found.append(character if column >= left and column + cells <= left + width else " ")
-        column += cells
-    return "".join(found)

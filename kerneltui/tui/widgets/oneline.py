@@ -10,8 +10,9 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
+from kerneltui.tui.clip import clip
 from kerneltui.tui.render import to_ascii
-from kerneltui.tui.widgets.linelist import Span, clip
+from kerneltui.tui.widgets.linelist import Span
 
 
 class OneLine(Widget):

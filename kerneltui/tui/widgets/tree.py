@@ -82,7 +82,7 @@ class TreeList(LineList):
         self.resized(lazy=True)
         moved = self._hold_still(first, top)
         if moved:
-            self.refresh()
+            self.refresh(self.view.region)
             return
         before, after = (rows[top : top + self.view.height] for rows in (old, outline.rows))
         self.repaint_rows(top + y for y, pair in enumerate(zip_longest(before, after)) if pair[0] != pair[1])

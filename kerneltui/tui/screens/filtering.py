@@ -1,0 +1,129 @@
+"""The line that a filter is typed into, and putting it in force."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, cast
+
+from textual import events
+from textual.timer import Timer
+from textual.widgets import Input
+from textual.worker import get_current_worker
+
+from kerneltui.errors import KernelTuiError
+from kerneltui.store import Store
+from kerneltui.tui import words
+from kerneltui.tui.arrange import Pane
+from kerneltui.tui.filters import Filter, FilterProblem, parse_filter
+from kerneltui.tui.render import one_line
+from kerneltui.tui.widgets.oneline import OneLine
+
+if TYPE_CHECKING:
+    from kerneltui.tui.screens.main import MainScreen
+
+LARGE = 5000  # variants; a filter on more takes long enough to wait for the end of a word
+TYPING_S = 0.25
+
+
+class Filtering:
+    """A part of the main screen."""
+
+    _typing: Timer | None = None  # runs while the rest of a filter on a large session may still be typed
+
+    @property
+    def _filtered(self) -> MainScreen:
+        return cast("MainScreen", self)
+
+    def on_input_changed(self, message: Input.Changed) -> None:
+        screen = self._filtered
+        if message.input.id != "filter":
+            return
+        self._stop_waiting()
+        if len(screen.model.tree.variants) <= LARGE:
+            screen.set_filter(message.value)
+        else:
+            screen.say("filtering", "muted")
+            self._typing = screen.set_timer(TYPING_S, lambda: screen.set_filter(message.value))
+
+    def _stop_waiting(self) -> None:
+        if self._typing is not None:
+            self._typing.stop()
+            self._typing = None
+
+    def on_input_submitted(self, message: Input.Submitted) -> None:
+        screen = self._filtered
+        if message.input.id == "filter":
+            if self._typing is not None:
+                self._stop_waiting()
+                screen.set_filter(message.value)
+            screen.close_filter()
+
+    def on_key(self, event: events.Key) -> None:
+        screen = self._filtered
+        if event.key == "escape" and isinstance(screen.focused, Input):
+            event.stop()
+            screen.query_one("#filter", Input).value = ""
+            screen.close_filter()
+
+    def close_filter(self) -> None:
+        """Back to the tree; the filter stays in force."""
+        screen = self._filtered
+        screen.query_one("#filter-line").remove_class("-shown")
+        screen.go_to_pane(Pane.TREE)
+
+    def set_filter(self, text: str) -> None:
+        """Put a filter in force; a broken one changes nothing and says where."""
+        screen = self._filtered
+        try:
+            found = parse_filter(text, calls=screen.model.tree.calls)
+        except FilterProblem as problem:
+            screen._point_at(problem)
+            return
+        if found is not None and found.codes:
+            screen.say("searching the sources", "muted")
+            wanted = found
+            screen.run_worker(lambda: screen.find_code(wanted), thread=True, exclusive=True, group="filter")
+        else:
+            screen.workers.cancel_group(screen, "filter")
+            screen.put_in_force(found)
+
+    def find_code(self, found: Filter) -> None:
+        """In a thread: whose sources match, then the filter is put in force, unless another one has come."""
+        screen, worker = self._filtered, get_current_worker()
+        try:
+            with Store.open(screen.feed.folder, migrate=False) as store:
+                for term in found.codes:
+                    term.found = store.candidates_with(term.pattern)
+        except KernelTuiError as error:
+            screen.app.call_from_thread(screen.say, str(error), "error")
+            return
+        if not worker.is_cancelled:
+            screen.app.call_from_thread(screen.put_in_force, found)
+
+    def put_in_force(self, found: Filter | None) -> None:
+        """Show what a filter lets through."""
+        screen = self._filtered
+        outline, tree = screen.model.outline, screen.model.tree
+        screen._filter_text = found.text.strip() if found is not None else ""
+        outline.wanted = None if found is None else lambda v: found.test(v, tree.ideas.get(v.idea or ""))
+        title = found.title if found else None
+        outline.idea_wanted = None if title is None else lambda id: title(f"{id} {tree.ideas[id].title}")
+        outline.touch()
+        screen.tree_list.sync(())
+        screen.tree_list.restyle()
+        screen.paint_panels(time.time())
+        if found is not None:
+            ends = "es" if outline.matches == 1 else ""
+            none = f"0 of {words.count_text(len(tree.variants), 'variant')} match; backspace edits, esc clears"
+            screen.say(f"{outline.matches:,} match{ends}" if outline.matches else none, "muted")
+
+    def _point_at(self, problem: FilterProblem) -> None:
+        """What is wrong, with a caret under its place in the line above."""
+        screen = self._filtered
+        column, text = problem.column + 1, one_line(str(problem))
+        if not screen.query_one("#filter-line").has_class("-shown"):
+            screen.say(text, "error")
+            return
+        fits = column + len(text) + 3 <= screen.size.width
+        line = f"{' ' * column}^ {text}" if fits else f"{text:>{max(0, column - 1)}} ^"
+        screen.query_one("#message", OneLine).set([(line, "error")])
