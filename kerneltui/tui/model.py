@@ -86,7 +86,7 @@ class Model:
     marks: set[str] = field(default_factory=set)
     who: str = field(default_factory=lambda: user_name())
     engine_alive: bool = True
-    _subjects: OrderedDict[tuple[str, str | None, str, int | None], Subject] = field(default_factory=OrderedDict)
+    _subjects: OrderedDict[tuple[object, ...], Subject] = field(default_factory=OrderedDict)
 
     @classmethod
     def open(cls, folder: Path, loaded: Loaded) -> Model:
@@ -138,7 +138,8 @@ class Model:
 
     def subject(self, variant: Variant) -> Subject:
         """Everything on one variant, read from the session and kept for a while."""
-        key = (variant.id, variant.candidate, str(variant.state), variant.call)
+        judged = (variant.outcome, variant.badge, variant.median_us, variant.finished)  # differs after each verdict
+        key = (variant.id, variant.candidate, str(variant.state), variant.call, *judged)
         found = self._subjects.get(key)
         if found is None:
             found = self._subjects[key] = self._read_subject(variant)

@@ -72,7 +72,7 @@ class TreeList(LineList):
         for node in nodes:
             self._changes[node] = self._changes.get(node, 0) + 1
         old, at = outline.rows, self.current
-        top = round(self.scroll_y)
+        top, line = round(self.scroll_y), self.cursor - round(self.scroll_y)
         first = old[top].id if top < len(old) else None
         if not outline.layout():
             self.repaint_rows(row for node in nodes if (row := outline.index(node)) is not None)
@@ -81,6 +81,9 @@ class TreeList(LineList):
             self.cursor = row
         self.resized(lazy=True)
         moved = self._hold_still(first, top)
+        if 0 <= line < self.view.height and not 0 <= self.cursor - round(self.scroll_y) < self.view.height:
+            self.scroll_to(y=self.cursor - line, animate=False, immediate=True)  # another order took it out of sight
+            moved = True
         if moved:
             self.refresh(self.view.region)
             return
