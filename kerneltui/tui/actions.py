@@ -43,7 +43,7 @@ ACTIONS: tuple[Action, ...] = (
            undo=True, command="unpin"),
     Action(id="node.retry", keys=("r",), title="retry: have it written or judged again", short="retry", group="steer",
            decision=K.RETRY, twin="retry SESSION NODE", command="retry"),
-    Action(id="group.retry", keys=("R",), title="retry everything that failed in the same way", group="steer",
+    Action(id="group.retry", keys=("R",), title="retry everything that failed in the same way", short="retry alike", group="steer",
            decision=K.RETRY, twin="retry SESSION NODE", command="retry signature"),
     Action(id="node.note", keys=("m",), title="note: kept with the node and given to later prompts", short="note",
            group="steer", decision=K.NOTE, twin="note SESSION NODE TEXT", undo=True, argument="TEXT", command="note"),
@@ -51,7 +51,7 @@ ACTIONS: tuple[Action, ...] = (
            twin="add-idea SESSION TITLE", undo=True, command="add idea"),
     Action(id="kernel.fork", keys=("E",), title="fork: edit this kernel as a new variant", short="fork", group="steer",
            decision=K.INJECT, twin="inject SESSION FILE --parent NODE", undo=True, command="fork"),
-    Action(id="idea.expand", keys=("plus",), title="write more variants of this idea", group="steer", decision=K.EXPAND,
+    Action(id="idea.expand", keys=("plus",), title="write more variants of this idea", short="more variants", group="steer", decision=K.EXPAND,
            twin="expand SESSION IDEA", argument="COUNT", command="expand"),
     Action(id="kernel.certify", keys=("C",), title="certify: measure again in a fresh process, with the sanitizers", short="certify",
            group="steer", decision=K.CERTIFY, twin="certify SESSION NODE", command="certify"),
@@ -89,14 +89,14 @@ ACTIONS: tuple[Action, ...] = (
            argument="TEXT", command="filter"),
     Action(id="view.next_match", keys=("n",), title="next failure; in a log: next error", short="next error", command="next failure"),
     Action(id="view.previous_match", keys=("N",), title="previous failure; in a log: previous error"),
-    Action(id="goto.best", keys=("B",), title="go to the best variant", command="goto best"),
+    Action(id="goto.best", keys=("B",), title="go to the best variant", short="best", command="goto best"),
     Action(id="goto.running", keys=(), title="go to the next running variant", command="goto running"),
     Action(id="goto.node", keys=(), title="go to a node", argument="ID", command="goto"),
     Action(id="view.sort", keys=("o",), title="sort: best, newest, name, cost", argument="ORDER", command="sort"),
     Action(id="view.diff", keys=("d",), title="diff against the parent", short="diff", twin="show SESSION NODE",
            command="diff"),
     Action(id="view.diff_base", keys=("D",), title="diff base: parent, best, marked", short="diff base", command="diff base"),
-    Action(id="view.beside", keys=("equals_sign",), title="diff side by side, where the pane has 100 columns", command="side by side"),
+    Action(id="view.beside", keys=("equals_sign",), title="diff side by side, where the pane has 100 columns", short="beside", command="side by side"),
     Action(id="view.times", keys=("t",), title="timings", short="times", command="timings"),
     Action(id="view.machine_code", keys=("M",), title="machine code: SASS or PTX, or the host assembly of C++",
            short="machine code", twin="sass SESSION VARIANT", argument="ptx", command="sass"),
@@ -105,10 +105,10 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="view.failures", keys=("f",), title="failures, grouped by what went wrong", short="failures",
            twin="failures SESSION", command="failures"),
     Action(id="view.review", keys=("V",), title="review proposed ideas", command="review"),
-    Action(id="view.lineage", keys=("L",), title="lineage: the way here, with the gain of every step", command="lineage",
+    Action(id="view.lineage", keys=("L",), title="lineage: the way here, with the gain of every step", short="lineage", command="lineage",
            twin="show SESSION NODE"),
-    Action(id="view.ledger", keys=("T",), title="ledger: which techniques paid", command="ledger", twin="ledger SESSION"),
-    Action(id="view.spend", keys=("dollar_sign",), title="spend: by author, round and idea", command="spend",
+    Action(id="view.ledger", keys=("T",), title="ledger: which techniques paid", short="ledger", command="ledger", twin="ledger SESSION"),
+    Action(id="view.spend", keys=("dollar_sign",), title="spend: by author, round and idea", short="spend", command="spend",
            twin="show SESSION"),
     Action(id="view.wrap", keys=("W",), title="wrap long lines in the detail pane", short="wrap", command="wrap"),
     Action(id="view.next_tab", keys=("right_square_bracket",), title="next tab of the detail pane", short="tab"),
@@ -120,7 +120,7 @@ ACTIONS: tuple[Action, ...] = (
     Action(id="view.follow", keys=("F",), title="freeze the view; the search works on", command="freeze"),
     Action(id="view.raw", keys=("vertical_line",), title="raw view: no panes, for the terminal's own selection",
            command="raw"),
-    Action(id="view.zoom", keys=("underscore",), title="this pane alone, or all", command="zoom"),
+    Action(id="view.zoom", keys=("underscore",), title="this pane alone, or all", short="zoom", command="zoom"),
     Action(id="view.pane_next", keys=("tab",), title="next pane", group="move"),
     Action(id="view.pane_previous", keys=("shift+tab",), title="previous pane", group="move"),
     Action(id="view.pane_1", keys=("1",), title="tree", group="move"),
@@ -146,9 +146,25 @@ ACTIONS: tuple[Action, ...] = (
 FOOTER = ("node.open", "branch.prune", "edit.undo", "idea.edit", "kernel.inject", "view.filter", "branch.pin", "node.retry",
           "view.diff", "engine.pause", "result.export", "view.failures", "node.note", "idea.add", "engine.budget", "copy.yank",
           "view.times")  # fmt: skip
-FOOTER_DETAIL = ("view.back", "view.next_tab", "view.next_part", "view.next_match", "view.wrap", "view.diff_base",
-                 "kernel.fork", "view.machine_code", "copy.yank", "kernel.certify",
-                 "kernel.profile")  # fmt: skip
+FOOTER_DETAIL = ("view.back", "view.next_tab")  # then those of the tab, then the rest
+FOOTER_TABS: Mapping[str, tuple[str, ...]] = {
+    "Code": ("kernel.fork", "view.wrap", "view.machine_code", "copy.yank"),
+    "Diff": ("view.next_part", "view.diff_base", "view.beside", "view.wrap"),
+    "Log": ("view.next_match", "view.wrap", "kernel.fork", "node.retry", "group.retry"),
+    "Time": ("kernel.certify", "result.export", "copy.yank"),
+    "Trust": ("kernel.certify", "result.export"),
+    "Profile": ("kernel.profile", "view.machine_code"),
+    "Idea": ("idea.edit", "idea.expand", "view.lineage"),
+    "Prompt": ("view.wrap", "copy.yank", "view.spend"),
+}
+FOOTER_DETAIL_REST = ("kernel.fork", "branch.prune", "branch.pin", "kernel.certify", "kernel.profile", "view.machine_code", "node.note",
+                      "copy.yank", "result.export", "view.zoom")  # fmt: skip
+FOOTER_PANES: Mapping[str, tuple[str, ...]] = {
+    "plot": ("view.back", "goto.best", "view.lineage", "view.ledger", "view.zoom"),
+    "workers": ("view.back", "engine.pause", "engine.budget", "view.zoom"),
+    "budget": ("view.back", "engine.budget", "view.spend", "engine.pause", "view.zoom"),
+    "events": ("view.back", "node.open", "view.zoom"),
+}
 FOOTER_LAST = ("app.quit", "app.palette", "app.help")
 
 FORBIDDEN = frozenset(

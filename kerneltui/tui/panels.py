@@ -7,7 +7,18 @@ from collections.abc import Sequence
 
 from kerneltui.records import CallState, Event, SessionState
 from kerneltui.tui import words
-from kerneltui.tui.actions import FOOTER, FOOTER_DETAIL, FOOTER_LAST, by_id, key_text, keys_of
+from kerneltui.tui.actions import (
+    FOOTER,
+    FOOTER_DETAIL,
+    FOOTER_DETAIL_REST,
+    FOOTER_LAST,
+    FOOTER_PANES,
+    FOOTER_TABS,
+    by_id,
+    key_text,
+    keys_of,
+)
+from kerneltui.tui.arrange import Pane
 from kerneltui.tui.model import LAG_SHOWN_S, Model
 from kerneltui.tui.render import Glyphs, bar, cut, fit, one_line, right
 from kerneltui.tui.widgets.linelist import Line, Span
@@ -95,10 +106,12 @@ def banner(model: Model, trouble: str, glyphs: Glyphs, now: float, width: int, l
         asks = bool(model.outline.proposed)
         review: list[Span] = [("  ", ""), ("V", "key"), (" reviews them", "")] if asks else []
         found.append([(f" {one_line(status.reason)[:1].upper()}{one_line(status.reason)[1:]}", "warning"), *review])
-    elif status.state is SessionState.PAUSED and status.reason:
-        found.append([(f" Paused: {one_line(status.reason)}  ", "warning"), ("P", "key"), (" resumes", "")])
-    elif status.state in (SessionState.FINISHED, SessionState.STOPPED) and status.reason:
-        found.append([(f" {words.state_text(status).capitalize()}: {one_line(status.reason)}  ", "muted"),
+    elif status.state is SessionState.PAUSED:
+        reason = f": {one_line(status.reason)}" if status.reason else ""
+        found.append([(f" Paused{reason}  ", "warning"), ("P", "key"), (" resumes", "")])
+    elif status.state in (SessionState.FINISHED, SessionState.STOPPED):
+        reason = f": {one_line(status.reason)}" if status.reason else ""
+        found.append([(f" {words.state_text(status).capitalize()}{reason}  ", "muted"),
                       ("b", "key"), (" more rounds  ", "muted"), ("S", "key"), (" goes on", "muted")])  # fmt: skip
     room = 3 - len(found)
     notices = list(status.notices)
@@ -219,12 +232,15 @@ def event_line(event: Event, model: Model) -> Line:
 # --------------------------------------------------------------------------- footer
 
 
-def footer(width: int, *, detail: bool = False) -> list[Span]:
-    """As many keys as fit; quit, commands and keys always among them."""
+def footer(width: int, pane: Pane = Pane.TREE, tab: str = "") -> list[Span]:
+    """As many keys as fit of those that do something here; quit, commands and keys always among them."""
+    wanted = FOOTER_PANES.get(pane, FOOTER)
+    if pane is Pane.DETAIL:
+        wanted = tuple(dict.fromkeys((*FOOTER_DETAIL, *FOOTER_TABS.get(tab, ()), *FOOTER_DETAIL_REST)))
     tail = _keys(FOOTER_LAST)
     room = width - sum(len(text) for text, _ in tail)
     spans: list[Span] = []
-    for id in FOOTER_DETAIL if detail else FOOTER:
+    for id in wanted:
         pair = _keys((id,))
         cells = sum(len(text) for text, _ in pair)
         if cells > room:

@@ -270,6 +270,60 @@ async def test_live_changes_arrive_and_the_cursor_stays(session: Path, open_app:
         assert screen.current.id == before
 
 
+async def test_a_second_verdict_replaces_the_first_and_the_cursor_stays_in_sight(
+    session: Path, open_app: OpenApp
+) -> None:
+    async with open_app(session, 80, 24) as pilot:
+        await pilot.press("B")
+        tree = pilot.app.screen.tree_list
+        here = tree.current.id
+        assert "2.98 ms" in "".join(screen_text(pilot).splitlines()[-6:])
+        with Store.open(session, write=True) as store:
+            variant = store.read_tree().variants[here]
+            store.add_verdict(*sessions.judged(variant, 4444.0, sessions.random.Random(1)))
+        await wait_for(pilot, lambda: "4.44 ms" in "".join(screen_text(pilot).splitlines()[-6:]))
+        assert tree.current.id == here
+        assert 0 <= tree.cursor - round(tree.scroll_y) < tree.view.height  # another order has moved its row
+
+
+async def test_a_pane_alone_names_the_way_back_and_its_own_keys(session: Path, open_app: OpenApp) -> None:
+    async with open_app(session, 80, 24) as pilot:
+        await pilot.press("5")
+        await wait_for(pilot, lambda: " esc back  b budget  $ spend" in screen_text(pilot))
+        await pilot.press("escape", "B", "d", "right_square_bracket")
+        await wait_for(pilot, lambda: "n next error" in screen_text(pilot).splitlines()[-1])
+        await pilot.press("left_square_bracket")
+        await wait_for(pilot, lambda: "} hunk  D diff base" in screen_text(pilot).splitlines()[-1])
+
+
+async def test_the_start_of_a_filter_name_does_not_empty_the_tree(session: Path, open_app: OpenApp) -> None:
+    async with open_app(session) as pilot:
+        await pilot.press("slash", *"sta")
+        await wait_for(pilot, lambda: "state:, stage:?" in screen_text(pilot))
+        assert pilot.app.screen.model.outline.rows
+        await pilot.press("enter")
+        assert pilot.app.screen._filter_text == "sta"
+
+
+async def test_help_of_a_screen_begins_with_its_own_keys_and_explains_the_tree(
+    session: Path, open_app: OpenApp
+) -> None:
+    async with open_app(session, 80, 24) as pilot:
+        await pilot.press("f", "question_mark")
+        await wait_for(pilot, lambda: "lesson for prompts" in screen_text(pilot).split("And in a session")[0])
+        await pilot.press("G")
+        await wait_for(pilot, lambda: "registers of a thread" in screen_text(pilot))
+
+
+async def test_a_listing_fits_itself_to_another_size(tmp_path: Path, open_app: OpenApp) -> None:
+    folder = sessions.small_session(tmp_path / "sessions" / "softmax")
+    async with open_app(folder, 80, 24) as pilot:
+        await pilot.press("f")
+        await wait_for(pilot, lambda: "uses too much s…" in screen_text(pilot))
+        await pilot.resize_terminal(140, 40)
+        await wait_for(pilot, lambda: "uses too much shared data" in screen_text(pilot).split("Examples")[0])
+
+
 async def test_a_frozen_view_does_not_move(session: Path, open_app: OpenApp) -> None:
     async with open_app(session) as pilot:
         await pilot.press("F")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import time
 from collections.abc import Iterator
@@ -25,8 +26,18 @@ from kerneltui.records import (
 )
 from kerneltui.store import Store
 from kerneltui.tui import details, diffs, panels, syntax, timings, typed, words
+from kerneltui.tui.actions import (
+    FOOTER,
+    FOOTER_DETAIL,
+    FOOTER_DETAIL_REST,
+    FOOTER_LAST,
+    FOOTER_PANES,
+    FOOTER_TABS,
+    by_id,
+)
 from kerneltui.tui.arrange import Pane, arrange, too_small
 from kerneltui.tui.clip import clip
+from kerneltui.tui.details import Tab
 from kerneltui.tui.model import Loaded, Model
 from kerneltui.tui.outline import Outline
 from kerneltui.tui.render import ASCII, UNICODE
@@ -188,10 +199,21 @@ def test_a_slow_heartbeat_is_said_in_the_header(model: Model) -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 100, 160])
 def test_the_footer_fits_and_always_shows_the_way_out(width: int) -> None:
-    for detail in (False, True):
-        shown = "".join(part for part, _ in panels.footer(width, detail=detail))
+    for pane, tab in [(pane, "") for pane in Pane] + [(Pane.DETAIL, str(tab)) for tab in Tab]:
+        shown = "".join(part for part, _ in panels.footer(width, pane, tab))
         assert len(shown) <= width
         assert shown.endswith(" q quit  : commands  ? keys ")
+        assert pane is Pane.TREE or shown.startswith(" esc back ")
+
+
+def test_every_key_of_a_footer_has_a_name_and_every_tab_its_own() -> None:
+    ids = (*FOOTER, *FOOTER_DETAIL, *FOOTER_DETAIL_REST, *FOOTER_LAST)
+    assert all(
+        by_id(id).short and by_id(id).keys
+        for id in (*ids, *itertools.chain(*FOOTER_TABS.values(), *FOOTER_PANES.values()))
+    )
+    assert set(FOOTER_TABS) == {str(tab) for tab in Tab}
+    assert "hunk" not in "".join(part for part, _ in panels.footer(160, Pane.DETAIL, Tab.CODE))
 
 
 def test_plot_steps_up_and_never_down(model: Model) -> None:
@@ -213,6 +235,20 @@ def test_plot_of_nothing_and_of_one_flat_round() -> None:
     outline = Outline(tree)
     outline.layout()
     assert len(plot_lines(points(outline), 40, 8, UNICODE)) == 8
+
+
+def test_no_two_marks_of_the_axis_read_alike(model: Model) -> None:
+    for height in range(6, 40):
+        labels = [line[0][0].strip() for line in plot_lines(points(model.outline), 70, height, UNICODE)]
+        assert len([label for label in labels if label]) == len({label for label in labels if label})
+
+
+@pytest.mark.parametrize("state", [SessionState.PAUSED, SessionState.STOPPED, SessionState.FINISHED])
+def test_a_search_that_rests_says_how_it_goes_on(model: Model, state: SessionState) -> None:
+    model.tree.status = replace(model.tree.status, state=state, reason="")
+    assert (" resumes" if state is SessionState.PAUSED else " goes on") in text(
+        panels.banner(model, "", UNICODE, time.time(), 80, "")
+    )
 
 
 def test_signatures_mask_what_differs_by_chance() -> None:

@@ -13,6 +13,7 @@ from textual.screen import Screen
 from kerneltui.tui import diffs, words
 from kerneltui.tui.model import Subject
 from kerneltui.tui.render import Glyphs, fit, one_line
+from kerneltui.tui.screens.listing import HELP_KEY, fitting_keys
 from kerneltui.tui.widgets.linelist import Line, TextLines
 from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
 
@@ -33,7 +34,9 @@ class CompareScreen(Screen[None]):
         Binding("right_curly_bracket,n", "hunk(1)", show=False),
         Binding("left_curly_bracket,N", "hunk(-1)", show=False),
         Binding("x", "swap", show=False),
+        Binding("question_mark", "help", show=False),
     ]
+    keys = (("j k", "scroll"), ("{ }", "hunk of the code"), ("x", "swap the two"), ("esc", "back"))
 
     def __init__(self, left: Subject, right: Subject) -> None:
         super().__init__()
@@ -48,11 +51,17 @@ class CompareScreen(Screen[None]):
 
     def on_mount(self) -> None:
         self.query_one("#compare").focus()
-        keys = (("{ }", "hunk"), ("x", "swap"), ("esc", "back"))
         self.query_one("#footer", OneLine).set(
-            [(part, token) for key, name in keys for part, token in ((f" {key}", "key"), (f" {name} ", "muted"))]
+            fitting_keys((*self.keys[:-1], HELP_KEY, self.keys[-1]), self.app.size.width)
         )
+
+    def on_resize(self) -> None:
         self.fill()
+
+    def action_help(self) -> None:
+        from kerneltui.tui.screens.finding import Help
+
+        self.app.push_screen(Help("Compare", self.keys))
 
     def fill(self) -> None:
         """Show the facts; the difference of the code follows from a thread."""
@@ -60,7 +69,7 @@ class CompareScreen(Screen[None]):
         title = f" {self.left.variant.id} and {self.right.variant.id}"
         self.query_one("#compare-title", PaneTitle).set([(title, "")])
         self.query_one("#compare-title", PaneTitle).light(True)
-        self._facts = fact_lines(self.left, self.right, glyphs, self.size.width or 80)
+        self._facts = fact_lines(self.left, self.right, glyphs, self.app.size.width)
         self.query_one("#compare", TextLines).show([*self._facts, "", [(" comparing the code", "muted")]])
         old = self.left.candidate.source if self.left.candidate else ""
         new = self.right.candidate.source if self.right.candidate else ""
@@ -106,7 +115,7 @@ def fact_lines(left: Subject, right: Subject, glyphs: Glyphs, width: int) -> lis
         ("one call", lambda s: _measured(s, "call_us", glyphs)),
         ("warm cache", lambda s: _measured(s, "warm_us", glyphs)),
         ("registers", lambda s: str(s.variant.registers or "")),
-        ("shared", lambda s: words.bytes_text(s.variant.shared_bytes)),
+        ("shared memory", lambda s: words.bytes_text(s.variant.shared_bytes)),
         ("badge", lambda s: words.badge_text(s.variant.badge)),
         ("checks", lambda s: _checks(s)),
     )
@@ -119,14 +128,19 @@ def fact_lines(left: Subject, right: Subject, glyphs: Glyphs, width: int) -> lis
         token = "" if a == b else "warning"
         found.append([(f" {name:<15}", "muted"), (fit(fit(a, column - 2), column), token), (fit(b, column), token)])
     if left.variant.median_us and right.variant.median_us:
-        change = left.variant.median_us / right.variant.median_us
+        ratio = left.variant.median_us / right.variant.median_us
+        said = f"{right.variant.id} is {ratio:.2f}{glyphs.times} as fast as {left.variant.id}"
+        line: Line = [(f" {'in short':<15}", "muted"), (said, "round")]
         found.append(
-            [
-                (f" {'in short':<15}", "muted"),
-                (f"{right.variant.id} takes {1 / change:.3f} of the time of {left.variant.id}", "round"),
-            ]
+            [*line, ("; the intervals overlap: it may be chance", "warning")] if _overlap(left, right) else line
         )
     return found
+
+
+def _overlap(left: Subject, right: Subject) -> bool:
+    """Whether the intervals of the two medians have a value in common."""
+    one, other = (each.verdict.measurement if each.verdict else None for each in (left, right))
+    return one is not None and other is not None and one.low_us <= other.high_us and other.low_us <= one.high_us
 
 
 def _interval(subject: Subject, glyphs: Glyphs) -> str:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from kerneltui.tui.screens.dialogs import Editor
 
 
+FILTER_HINT = "words, or state: stage: idea: round: by: is: since: code: speed> us<"
+
+
 class Deeds(Openings, Taking):
     """Half of the main screen: one method per action that is more than a decision."""
 
@@ -202,6 +205,7 @@ class Deeds(Openings, Taking):
         screen.query_one("#filter-line").add_class("-shown")
         line.value = screen._filter_text
         line.focus()
+        screen.say(FILTER_HINT, "muted")
 
     def act_view_sort(self, argument: str = "") -> None:
         screen = self.screen_
@@ -253,6 +257,9 @@ class Deeds(Openings, Taking):
         screen = self.screen_
         screen.detail.wrapped = not screen.detail.wrapped
         screen.show_detail()
+        screen.say(
+            "long lines are wrapped" if screen.detail.wrapped else "long lines are cut: h and l move sideways", "muted"
+        )
 
     def act_view_detail_down(self) -> None:
         self.screen_.detail.action_page(0.5)

@@ -79,7 +79,7 @@ class FailuresScreen(Listing):
         for number, variant in enumerate((group.variants if group else ())[-1 : -EXAMPLES - 1 : -1]):
             head: Line = [(f" {variant.id} ", "round"), (f"{variant.idea or '-':<6}r{variant.round:<4}", "muted")]
             reason = one_line(variant.author_error or variant.message) or words.outcome_text(variant)
-            room = max(20, (self.size.width or 80) - INDENT - 2)
+            room = max(20, self.app.size.width - INDENT - 2)
             parts = [fit(reason, room, self.glyphs.cut)] if number else wrap(reason, room)
             found.append([*head, (parts[0] if parts else "", "")])
             found += [[(" " * INDENT + part, "")] for part in parts[1:]]

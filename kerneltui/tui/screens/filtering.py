@@ -14,7 +14,7 @@ from kerneltui.errors import KernelTuiError
 from kerneltui.store import Store
 from kerneltui.tui import words
 from kerneltui.tui.arrange import Pane
-from kerneltui.tui.filters import Filter, FilterProblem, parse_filter
+from kerneltui.tui.filters import NAMES, Filter, FilterProblem, parse_filter
 from kerneltui.tui.render import one_line
 from kerneltui.tui.widgets.oneline import OneLine
 
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 
 LARGE = 5000  # variants; a filter on more takes long enough to wait for the end of a word
 TYPING_S = 0.25
+
+
+BEGUN_FROM = 3  # letters of a name
+
+
+def names_begun(text: str) -> list[str]:
+    """Filters whose name the last word may be the start of: as a word it would match nothing, and empty the tree meanwhile."""
+    last = text.rpartition(" ")[2].removeprefix("!")
+    return [name for name in NAMES if len(last) >= BEGUN_FROM and name.startswith(last)]
 
 
 class Filtering:
@@ -39,6 +48,9 @@ class Filtering:
         if message.input.id != "filter":
             return
         self._stop_waiting()
+        if begun := names_begun(message.value):
+            screen.say(f"{', '.join(f'{name}:' for name in begun)}? enter takes it as a word", "muted")
+            return
         if len(screen.model.tree.variants) <= LARGE:
             screen.set_filter(message.value)
         else:
@@ -53,7 +65,7 @@ class Filtering:
     def on_input_submitted(self, message: Input.Submitted) -> None:
         screen = self._filtered
         if message.input.id == "filter":
-            if self._typing is not None:
+            if self._typing is not None or names_begun(message.value):
                 self._stop_waiting()
                 screen.set_filter(message.value)
             screen.close_filter()

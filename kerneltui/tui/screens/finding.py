@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from rapidfuzz import fuzz
@@ -20,6 +21,21 @@ from kerneltui.tui.widgets.linelist import Line, LineList, Span, TextLines
 from kerneltui.tui.widgets.oneline import PaneTitle
 
 KEY_CELLS, TITLE_CELLS = 14, 62
+LEGEND = (  # a mark of the tree, and what it means in lines of at most 62 columns
+    ("ok", ("correct and measured: speed-up, time, registers, shared memory",)),
+    ("1.43\u00d7", ("so many times as fast as PyTorch eager; under 1 is slower",)),
+    ("*1.43\u00d7", ("the best of the search",)),
+    ("56r  96K", ("registers of a thread, bytes of shared memory of a block",)),
+    ("FAIL", ("no usable kernel, and why: policy, compile, launch, wrong,", "timeout, memory")),
+    ("SUSP", ("correct, but refused or too fast to believe: its Trust tab says",)),
+    ("NONE", ("the author gave no code",)),
+    ("n/a", ("compiled, where nothing can run it",)),
+    ("WAIT WRIT", ("waits for an author; is being written",)),
+    ("BLD QUE RUN", ("is being compiled; waits for a device; runs on it",)),
+    ("CUT", ("cut off before it was finished",)),
+    ("pinned human", ("kept as a parent whatever comes; made by a person",)),
+    ("badge", ("measured, or certified: again in a fresh process, all checks",)),
+)
 TWINS_FROM = 132  # columns
 
 
@@ -32,6 +48,10 @@ class Help(ModalScreen[None]):
     )
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark", "dismiss(None)", show=False)]
 
+    def __init__(self, screen: str = "", keys: Sequence[tuple[str, str]] = ()) -> None:
+        super().__init__()
+        self.here, self.keys = screen, keys  # a screen of its own, and what its keys do
+
     def compose(self) -> ComposeResult:
         with Vertical():
             yield PaneTitle(id="help-title")
@@ -39,11 +59,18 @@ class Help(ModalScreen[None]):
 
     def on_resize(self, event: events.Resize) -> None:
         make_room(self, event.size)
-        self.query_one("#help-lines", TextLines).show(help_lines(event.size.width), keep_place=True)
+        self.query_one("#help-lines", TextLines).show(self._lines(event.size.width), keep_place=True)
 
     def on_mount(self) -> None:
-        self.query_one("#help-title", PaneTitle).set([(" Keys", "")], [("esc closes ", "muted")])
+        self.query_one("#help-title", PaneTitle).set(
+            [(" Keys", "")], [("G how to read the tree   j k ^d ^u scroll   esc closes ", "muted")]
+        )
         self.query_one("#help-lines").focus()
+
+    def _lines(self, width: int) -> list[Line]:
+        own: list[Line] = [[(f"  {key:<{KEY_CELLS}}", "key"), (name, "")] for key, name in self.keys]
+        head: list[Line] = [[(f" {self.here}", "round")], *own, "", [(" And in a session:", "muted")]] if own else []
+        return [*head, *help_lines(width)]
 
 
 def help_lines(width: int) -> list[Line]:
@@ -57,10 +84,14 @@ def help_lines(width: int) -> list[Line]:
                 ("^d ^u", "half a page"),
                 ("g G", "first, last"),
                 ("0 25 j", "any motion 25 times; 0 25 G goes to line 25"),
-                ("h l", "close or to the parent; open or into it"),
+                ("h l", "close or to the parent; open or into it; a text: sideways"),
             )
             found += [[(f"  {keys:<{KEY_CELLS}}", "key"), (text, "")] for keys, text in moves]
         found += [_help_line(action, width) for action in ACTIONS if action.group == group]
+    found += ["", [(" How to read the tree", "round")]]
+    for name, texts in LEGEND:
+        marks = [name, *[""] * (len(texts) - 1)]
+        found += [[(f"  {mark:<{KEY_CELLS}}", "key"), (text, "")] for mark, text in zip(marks, texts, strict=True)]
     return found
 
 
@@ -94,7 +125,7 @@ class Choices(LineList):
         action = self.actions[row]
         keys = " ".join(key_text(key) for key in keys_of(action))
         name = f" {action.command} {action.argument}"
-        line: Line = [(f"{name:<26}", ""), (f"{action.title:<58}", "muted"), (f" {keys}", "key")]
+        line: Line = [(f" {keys:<8}", "key"), (f"{name:<24} ", ""), (action.title, "muted")]
         return clip(line, left, width, self.style_of)
 
 

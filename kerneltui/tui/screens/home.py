@@ -52,14 +52,12 @@ class HomeScreen(Listing):
         Binding("n", "new", show=False),
         Binding("c", "copy", show=False),
         Binding("S,s", "start", show=False),
-        Binding("question_mark", "help", show=False),
     ]
     keys = (
         ("enter", "open, or make one"),
         ("n", "new"),
         ("c", "copy settings"),
         ("S", "start engine"),
-        ("?", "keys"),
         ("q", "quit"),
     )
 
@@ -189,11 +187,6 @@ class HomeScreen(Listing):
         except KernelTuiError as error:
             self.say(str(error), "error")
 
-    def action_help(self) -> None:
-        from kerneltui.tui.screens.finding import Help
-
-        self.app.push_screen(Help())
-
     def make(self, settings: Settings, copied: str = "") -> None:
         """A new session, from a form."""
 
@@ -261,7 +254,7 @@ def _about(known: Known) -> list[Span]:
     ideas = words.count_text(len(tree.ideas), "idea")
     found: list[Span] = [
         (words.path_text(known.folder), "round"),
-        (f"problem {one_line(tree.settings.problem)}, {ideas}, {spent} spent, {caps}", ""),
+        (f"problem {one_line(tree.settings.problem)}, {ideas}, {spent} spent; caps: {caps}", ""),
     ]
     if tree.status.device:
         found.append((f"on {one_line(tree.status.device.name)}", ""))

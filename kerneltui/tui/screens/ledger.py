@@ -12,7 +12,7 @@ from textual.message import Message
 from kerneltui.records import Tree
 from kerneltui.search.ledger import Gain, Kept, Row, expected_text, forecast_text, gain_text, ledger, outcomes, stems
 from kerneltui.tui import words
-from kerneltui.tui.render import fit, one_line, right
+from kerneltui.tui.render import cut, fit, one_line, right
 from kerneltui.tui.screens.listing import Listing
 from kerneltui.tui.widgets.linelist import Line, LineList, TextLines
 
@@ -125,7 +125,7 @@ class LedgerScreen(Listing):
                     (f"  {fit(self._gain(one.gain), self._gain_cells())}", "number"),
                     (fit(expected, 12), "muted"),
                     (f"{one.word:<15}", TOKENS.get(one.word, "muted")),
-                    (one_line(one.title), ""),
+                    (cut(one_line(one.title), self.app.size.width - 46 - self._gain_cells(), self.glyphs.cut), ""),
                 ]
             )
         self.query_one("#about", TextLines).show(found)

@@ -38,8 +38,9 @@ class LineageScreen(Listing):
             [(" step      against eager    this step   idea", "muted")],
             [(" What this step did", "")],
         )
+        here = self.list.cursor if self.list.lines else len(self.steps) - 1
         self.fill(self._lines())
-        self.list.move_to(len(self.steps) - 1)
+        self.list.move_to(here)
         self.show_about()
 
     def _lines(self) -> list[Line]:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
 from kerneltui.tui import panels
 from kerneltui.tui.clip import clip
-from kerneltui.tui.render import Glyphs, one_line
+from kerneltui.tui.render import Glyphs, cut, one_line
 from kerneltui.tui.widgets.linelist import Line, LineList, Span, TextLines
 from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
 
+HELP_KEY = ("?", "keys")
 FRAME = 5  # titles, head, message and footer
 
 
@@ -55,7 +57,9 @@ class Listing(Screen[Any]):
     """A screen of that form. Subclasses fill it in `refill` and name their keys in `keys`."""
 
     DEFAULT_CSS = "Listing #list { height: 1fr; } Listing #about { height: 1fr; }"
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "help", show=False)]
     keys: Sequence[tuple[str, str]] = ()
+    _seq = -1  # of the tree that is shown, where a subclass keeps it
 
     def compose(self) -> ComposeResult:
         yield PaneTitle(id="listing-title")
@@ -72,7 +76,21 @@ class Listing(Screen[Any]):
         self.list.focus()
 
     def on_resize(self, event: events.Resize) -> None:
-        self.query_one("#footer", OneLine).set(fitting_keys(self.keys, event.size.width))
+        self.query_one("#footer", OneLine).set(
+            fitting_keys((*self.keys[:-1], HELP_KEY, self.keys[-1]), event.size.width)
+        )
+        self.call_after_refresh(self.fit)
+
+    def fit(self) -> None:
+        """Columns and paragraphs to the width there is now."""
+        self._seq = -1
+        self.refill()
+        self.show_about()
+
+    def action_help(self) -> None:
+        from kerneltui.tui.screens.finding import Help
+
+        self.app.push_screen(Help(self.query_one("#listing-title", PaneTitle).text, self.keys))
 
     @property
     def list(self) -> Lines:
@@ -98,7 +116,9 @@ class Listing(Screen[Any]):
 
     def say(self, text: str, token: str = "") -> None:
         """The message line."""
-        self.query_one("#message", OneLine).set(panels.message(one_line(text), token))
+        self.query_one("#message", OneLine).set(
+            panels.message(cut(one_line(text), self.app.size.width - 8, self.glyphs.cut), token)
+        )
 
     def refill(self) -> None:
         """Bring list and text up to date."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.message import Message
@@ -17,20 +18,21 @@ from kerneltui.records import Candidate, Contract, Device, Language, Policy, Var
 from kerneltui.tui import panels, words
 from kerneltui.tui.machine_code import Listing, machine_lines, matches
 from kerneltui.tui.render import lines, one_line, wrap
-from kerneltui.tui.widgets.linelist import Span, TextLines
+from kerneltui.tui.screens.listing import HELP_KEY, fitting_keys
+from kerneltui.tui.widgets.linelist import TextLines
 from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
 
 if TYPE_CHECKING:
     from kerneltui.tui.screens.main import MainScreen
 
 KEYS = (
-    ("esc", "back"),
     ("p", "SASS or PTX"),
     ("/", "search"),
     ("n N", "next"),
     ("{ }", "function"),
     ("s", "source lines"),
     ("|", "raw"),
+    ("esc", "back"),
 )
 
 
@@ -55,6 +57,7 @@ class MachineCode(Screen[None]):
         Binding("N", "match(-1)", show=False),
         Binding("right_curly_bracket", "function(1)", show=False),
         Binding("left_curly_bracket", "function(-1)", show=False),
+        Binding("question_mark", "help", show=False),
     ]
 
     def __init__(self, main: MainScreen, variant: Variant, candidate: Candidate, ptx: bool = False) -> None:
@@ -81,16 +84,26 @@ class MachineCode(Screen[None]):
 
     def on_mount(self) -> None:
         self.query_one("#code-title", PaneTitle).light(True)
-        spans: list[Span] = []
-        for key, name in KEYS:
-            if key not in ("p", "s") or self.candidate.language is Language.CUDA:
-                spans += [(f" {key}", "key"), (f" {name} ", "muted")]
-        self.query_one("#footer", OneLine).set(spans)
         self.text.focus()
         self.make()
 
+    def on_resize(self, event: events.Resize) -> None:
+        self.query_one("#footer", OneLine).set(
+            fitting_keys((*self.keys[:-1], HELP_KEY, self.keys[-1]), event.size.width)
+        )
+
     def on_unmount(self) -> None:
         self._cancel()
+
+    @property
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """Keys of this screen, without those that do nothing on a host's assembly."""
+        return [pair for pair in KEYS if pair[0] not in ("p", "s") or self.candidate.language is Language.CUDA]
+
+    def action_help(self) -> None:
+        from kerneltui.tui.screens.finding import Help
+
+        self.app.push_screen(Help("Machine code", self.keys))
 
     # ----------------------------------------------------------------- making
 

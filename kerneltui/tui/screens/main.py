@@ -30,7 +30,7 @@ from kerneltui.tui.screens.painting import Painting
 from kerneltui.tui.widgets.detail import Detail
 from kerneltui.tui.widgets.events import EventList
 from kerneltui.tui.widgets.linelist import LineList, TextLines
-from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
+from kerneltui.tui.widgets.oneline import OneLine, PaneTitle, Rule
 from kerneltui.tui.widgets.plot import Plot
 from kerneltui.tui.widgets.tree import TreeList
 
@@ -74,7 +74,7 @@ class MainScreen(Deeds, Painting, Filtering, Screen[None]):
             with Vertical(id="tree-pane"):
                 yield PaneTitle(id="tree-title")
                 yield TreeList(id="tree")
-            yield OneLine(id="rule", classes="rule")
+            yield Rule(id="rule", classes="rule")
             with Vertical(id="detail-pane"):
                 yield PaneTitle(id="detail-title")
                 yield Detail(id="detail")
@@ -83,7 +83,7 @@ class MainScreen(Deeds, Painting, Filtering, Screen[None]):
             with Vertical(id="plot-pane"):
                 yield PaneTitle(id="plot-title")
                 yield Plot(id="plot")
-            yield OneLine(id="rule-2", classes="rule")
+            yield Rule(id="rule-2", classes="rule")
             with Vertical(id="side-pane"):
                 with Vertical(id="workers-pane"):
                     yield PaneTitle(id="workers-title")

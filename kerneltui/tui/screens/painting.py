@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SLOW_WRITE_S = 0.1  # a write to the terminal that took longer halves the rate of painting
 SLOWEST_PAINT_S = 1.0
+STAMP_CELLS = 8  # the time before a message, and a margin
 
 
 class Painting:
@@ -98,13 +99,18 @@ class Painting:
         screen.title_of(Pane.TREE).set(
             [
                 (" 1 Tree", ""),
-                (f"  {cut(screen._filter_text, max(12, screen.tree_list.size.width - 45), screen.glyphs.cut)}", "key"),
+                (
+                    f"  {'/' if screen._filter_text else ''}{cut(screen._filter_text, max(12, screen.tree_list.size.width - 45), screen.glyphs.cut)}",
+                    "key",
+                ),
             ],
             tree_right,
         )
         screen.title_of(Pane.WORKERS).set([(" 4 Workers", "")], [(f"{queue} ", "muted")])
         screen.plot.sync(outline)
-        legend = "o human  * pinned " if screen.plot.size.width >= 70 or not screen.plot.note else ""
+        room = screen.plot.size.width - len(screen.plot.note) - 30
+        legends = ("+ its own best  o human  * pinned ", "o human  * pinned ", "")
+        legend = next(each for each in legends if len(each) <= max(0, room))
         screen.title_of(Pane.PLOT).set(
             [(" 3 Best speed-up by round", "")], [(f"{screen.plot.note}  ", "warning"), (legend, "muted")]
         )
@@ -112,14 +118,15 @@ class Painting:
         screen.paint_clocks(now)
 
     def paint_footer(self) -> None:
-        """Keys that fit."""
+        """Keys that fit, of those that do something in the pane and its tab."""
         screen = self._painted
-        screen.query_one("#footer", OneLine).set(panels.footer(screen.size.width, detail=screen.pane is Pane.DETAIL))
+        screen.query_one("#footer", OneLine).set(panels.footer(screen.size.width, screen.pane, screen.detail.shown_tab))
 
     def say(self, text: str, token: str = "") -> None:
         """The one message line; nothing is said anywhere else."""
         screen = self._painted
-        screen.query_one("#message", OneLine).set(panels.message(one_line(text), token))
+        room = screen.size.width - STAMP_CELLS
+        screen.query_one("#message", OneLine).set(panels.message(cut(one_line(text), room, screen.glyphs.cut), token))
 
     def show_detail(self) -> None:
         """The detail pane, or the strip that stands for it, on the row under the cursor."""
@@ -132,3 +139,4 @@ class Painting:
         if screen.query_one("#detail-pane").display:
             left, right = screen.detail.show_node(screen.model, row)
             screen.title_of(Pane.DETAIL).set([(" 2", ""), *left], [("  ", ""), *right])
+            screen.paint_footer()

@@ -48,10 +48,10 @@ class ReviewScreen(Listing):
         tree = self.main.model.tree
         found = [idea for idea in in_order(tree.ideas.values()) if idea.status is IdeaStatus.PROPOSED]
         here = self.idea.id if self.idea else ""
-        if found == self.ideas and self.list.lines:
+        if found == self.ideas and self.list.lines and self._seq >= 0:
             self._fill()
             return
-        self.ideas = found
+        self.ideas, self._seq = found, tree.seq
         waits = words.count_text(len(found), "idea")
         mode = "" if tree.settings.review else "this session does not ask: ideas are written at once"
         self.titles(

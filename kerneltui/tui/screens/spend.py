@@ -82,11 +82,11 @@ class SpendScreen(Listing):
 
     def _name_cells(self) -> int:
         used = sum(width for _, width, always in COLUMNS if self._is_wide or always)
-        return max(12, min(44, (self.size.width or 80) - used - 3))
+        return max(12, min(44, self.app.size.width - used - 3))
 
     @property
     def _is_wide(self) -> bool:
-        return (self.size.width or 80) >= WIDE
+        return self.app.size.width >= WIDE
 
     def _figures(self, account: Account) -> str:
         return columns(figures(account, self.glyphs), wide=self._is_wide)
@@ -109,7 +109,9 @@ class SpendScreen(Listing):
         self.query_one("#about", TextLines).show(found)
 
     def on_line_list_chosen(self, message: LineList.Chosen) -> None:
-        if message.row < len(self.accounts) and self.by is not By.AUTHOR:
+        if self.by is By.AUTHOR:
+            self.say("an author is no row of the tree: o goes on to rounds and ideas, which are", "muted")
+        elif message.row < len(self.accounts):
             self.dismiss(None)
             self.main.tree_list.go_to(self.accounts[message.row].name)
             self.main.show_detail()

@@ -51,6 +51,7 @@ class Detail(TextLines):
         self.glyphs: Glyphs = self.app.glyphs  # type: ignore[attr-defined]
         self.tab = Tab.CODE
         self.chosen = False  # a person chose the tab: then it stays
+        self.shown_tab = ""  # of what stands in the pane; "" for a round or the session
         self.base = "parent"
         self.wrapped = False
         self.beside = False  # the diff side by side, where there is room
@@ -82,6 +83,7 @@ class Detail(TextLines):
     def show_node(self, model: Model, row: Row | None) -> tuple[list[Span], list[Span]]:
         """Fill the pane; the spans of its title, left and right."""
         width = self.view.width or 80
+        self.shown_tab = ""
         if row is None:
             self._put(("none",), details.session_lines(model, self.glyphs, width), ())
             return [(" Session", "round")], []
@@ -93,6 +95,7 @@ class Detail(TextLines):
             return [(f" {'Round ' + str(number) if number else 'Start'}", "")], []
         if row.kind is NodeKind.IDEA:
             idea = model.tree.ideas[row.id]
+            self.shown_tab = Tab.IDEA
             lines_ = details.idea_lines(model, idea, None, self.glyphs, width)
             if idea.call is not None and self.chosen and self.tab is Tab.PROMPT:
                 lines_ = details.prompt_lines(model.call(idea.call), width)
@@ -102,16 +105,18 @@ class Detail(TextLines):
 
     def _show_variant(self, model: Model, variant: Variant, width: int) -> tuple[list[Span], list[Span]]:
         subject = model.subject(variant)
-        tab = self.tab_for(variant)
+        tab = self.shown_tab = self.tab_for(variant)
         key = (variant, subject.idea, tab, self.base, self.wrapped, self.beside, width, subject.verdict is None)
         if tab is Tab.PROFILE:  # what it shows may change while the variant's row does not
             self._put(key, profiles.tab_lines(model, variant, self.glyphs, width), ())
         else:
             self._fill(model, subject, tab, width, key)
         parent = f" {self.glyphs.arrow} {subject.parent.id}" if subject.parent else ""
-        side = self._side(tab, model, variant)
-        room = width - len(side) - TITLE_CELLS
-        return self._title(f" {variant.id}", parent, tab, room), [(f"{side} ", "muted")] if side else []
+        for side in self._sides(tab):  # the first that leaves room for the tabs
+            title = self._title(f" {variant.id}", parent, tab, width - len(side) - TITLE_CELLS)
+            if sum(len(text) for text, _ in title) + len(side) + TITLE_CELLS <= width:
+                break
+        return title, [(f"{side} ", "muted")] if side else []
 
     def _title(self, id: str, parent: str, current: Tab, room: int) -> list[Span]:
         """Whose tabs these are, and the tabs; closer together, then without the parent, where there is little room."""
@@ -124,13 +129,16 @@ class Detail(TextLines):
             tabs = tabs[1:]  # a narrow pane shows the tab that it is on
         return [(lead, ""), *((text, "key" if chosen else "muted") for text, chosen in tabs)]
 
-    def _side(self, tab: Tab, model: Model, variant: Variant) -> str:
+    def _sides(self, tab: Tab) -> Sequence[str]:
+        """What may stand at the right of the title, the longest first."""
         if tab is Tab.DIFF:
-            return f"{self.base}, {words.count_text(len(self._shown.stops), 'hunk')}"
+            hunks = words.count_text(len(self._shown.stops), "hunk")
+            return (f"{self.base}, {hunks}", hunks, "")
         if tab is Tab.LOG and self._shown.stops:
-            enter = ", enter to the line" if self.source_line() is not None else ""
-            return f"{words.count_text(len(self._shown.stops), 'error')}, n next{enter}"
-        return ""
+            errors = words.count_text(len(self._shown.stops), "error")
+            enter = ("enter: its code",) if self.source_line() is not None else ()
+            return (f"{errors}, n next, enter: its code" if enter else f"{errors}, n next", *enter, errors, "")
+        return ("",)
 
     def _fill(self, model: Model, subject: Subject, tab: Tab, width: int, key: object) -> None:
         if key == self._shown.key:
@@ -192,7 +200,7 @@ class Detail(TextLines):
             )
             return
         old, new = before.source, after.source
-        head: list[Line] = [[(f" {base.id} {self.glyphs.arrow} {subject.variant.id}", "muted")]]
+        head: list[Line] = [[(f" {subject.variant.id} against {base.id}", "muted")]]
         if before.defines != after.defines:
             head += [[(f" - {_defines(before)}", "diff-del")], [(f" + {_defines(after)}", "diff-add")]]
         self._put(key, [*head, [(" comparing", "muted")]], ())

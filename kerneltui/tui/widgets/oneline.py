@@ -35,6 +35,11 @@ class OneLine(Widget):
             self.left, self.right = left, right
             self.refresh()
 
+    @property
+    def text(self) -> str:
+        """What stands at the left, without its margins."""
+        return "".join(text for text, _ in self.left).strip()
+
     def style_of(self, token: str) -> Style:
         """The theme's style of a token."""
         return self.app.look[token]  # type: ignore[attr-defined,no-any-return]
@@ -63,6 +68,14 @@ def _ascii(spans: Sequence[Span]) -> list[Span]:
 
 def _based(segments: list[Segment], base: Style) -> list[Segment]:
     return [Segment(text, base + style if style else base) for text, style, _ in segments]
+
+
+class Rule(OneLine):
+    """Between two panes side by side: a stripe, or a line where the theme has no background of its own."""
+
+    def render_line(self, y: int) -> Strip:
+        text: str = self.app.glyphs.down if self.app.look.theme.ansi else " "  # type: ignore[attr-defined]
+        return Strip([Segment(text, self.rich_style + self.style_of("plot-axis"))])
 
 
 class PaneTitle(OneLine):

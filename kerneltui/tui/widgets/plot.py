@@ -127,12 +127,19 @@ def plot_lines(points: list[Point], width: int, height: int, glyphs: Glyphs) -> 
         if point.own is not None and point.own >= scale.low:
             token = "plot-human" if point.mark == "o" else "best" if point.own == point.best else "plot-axis"
             grid[level(point.own)][x] = (point.mark, token)
-    labels = {0: scale.high, rows - 1: scale.low, even: 1.0, level(points[-1].best): points[-1].best}
+    labels = _labels({0: scale.high, rows - 1: scale.low, even: 1.0, level(points[-1].best): points[-1].best}, glyphs)
     lines: list[list[Span]] = []
     for y, row in enumerate(grid):
-        label = _ratio(labels[y], glyphs) if y in labels else ""
-        lines.append([(right(label, AXIS_CELLS - 1) + " ", "plot-axis"), (glyphs.down, "plot-axis"), *_runs(row)])
+        lines.append(
+            [(right(labels.get(y, ""), AXIS_CELLS - 1) + " ", "plot-axis"), (glyphs.down, "plot-axis"), *_runs(row)]
+        )
     return [*lines, _axis(columns, glyphs), _names(points, columns, step)]
+
+
+def _labels(values: dict[int, float], glyphs: Glyphs) -> dict[int, str]:
+    """Ratios at the axis by line; of two that read alike only the one that was named last."""
+    named = {_ratio(value, glyphs): y for y, value in values.items()}
+    return {y: label for label, y in named.items()}
 
 
 def _draw_steps(grid: list[list[Span]], points: list[Point], step: float, level: object, glyphs: Glyphs) -> None:
