@@ -14,7 +14,7 @@ from kerneltui.tui import diffs, words
 from kerneltui.tui.model import Subject
 from kerneltui.tui.render import Glyphs, fit, one_line
 from kerneltui.tui.screens.listing import HELP_KEY, fitting_keys
-from kerneltui.tui.widgets.linelist import Line, TextLines
+from kerneltui.tui.widgets.linelist import Line, Span, TextLines
 from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
 
 
@@ -121,20 +121,26 @@ def fact_lines(left: Subject, right: Subject, glyphs: Glyphs, width: int) -> lis
     )
     column = max(16, (width - 18) // 2)
     found: list[Line] = [[(" " * 16, ""), (fit(left.variant.id, column), "round"), (right.variant.id, "round")]]
+    found += [summary] if (summary := _in_short(left, right, glyphs)) else []
     for name, read in rows:
         a, b = read(left), read(right)
         if not a and not b:
             continue
         token = "" if a == b else "warning"
         found.append([(f" {name:<15}", "muted"), (fit(fit(a, column - 2), column), token), (fit(b, column), token)])
-    if left.variant.median_us and right.variant.median_us:
-        ratio = left.variant.median_us / right.variant.median_us
-        said = f"{right.variant.id} is {ratio:.2f}{glyphs.times} as fast as {left.variant.id}"
-        line: Line = [(f" {'in short':<15}", "muted"), (said, "round")]
-        found.append(
-            [*line, ("; the intervals overlap: it may be chance", "warning")] if _overlap(left, right) else line
-        )
     return found
+
+
+def _in_short(left: Subject, right: Subject, glyphs: Glyphs) -> Line:
+    """Which is faster and how much, and whether that may be chance."""
+    timed = [each.variant for each in (left, right) if each.variant.median_us]
+    if len(timed) < 2:
+        return []
+    fast, slow = sorted(timed, key=lambda variant: variant.median_us or 0.0)
+    ratio = (slow.median_us or 0.0) / (fast.median_us or 1.0)
+    said = f"{fast.id} is {ratio:.2f}{glyphs.times} as fast as {slow.id}"
+    chance: list[Span] = [("; the intervals overlap: it may be chance", "warning")] if _overlap(left, right) else []
+    return [(f" {'in short':<15}", "muted"), (said, "round"), *chance]
 
 
 def _overlap(left: Subject, right: Subject) -> bool:
