@@ -131,7 +131,9 @@ def test_a_terminal_that_goes_away_ends_the_viewer(session: Path) -> None:
 def test_no_color_sends_no_colour(session: Path) -> None:
     started = Program(session, NO_COLOR="1")
     started.ready()
-    os.write(started.master, b"q")
+    for typed in (b"/xy", b"\x1b", b"b", b"\x1b", b"a", b"\x1b", b"q"):  # a line, a dialog and an editor have cursors
+        os.write(started.master, typed)
+        started.read(0.7)
     started.end()
     os.close(started.master)
     codes = {
