@@ -150,7 +150,7 @@ def _authors(text: str, base: Settings) -> dict[str, Any]:
     authors = tuple(had.get(part) or parse_author(part) for part in parts)
     lacking = [words for words in map(check_ready, authors) if words]
     if lacking:
-        raise SettingsError(" ".join(lacking))
+        raise SettingsError("; ".join(lacking))
     return {"authors": authors}
 
 

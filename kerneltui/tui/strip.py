@@ -6,7 +6,7 @@ from kerneltui.tui import words
 from kerneltui.tui.model import Model
 from kerneltui.tui.outline import NodeKind, Row
 from kerneltui.tui.passages import paragraph
-from kerneltui.tui.render import Glyphs, one_line
+from kerneltui.tui.render import Glyphs, cut, one_line
 from kerneltui.tui.timings import time_strip
 from kerneltui.tui.widgets.linelist import Line
 
@@ -24,7 +24,8 @@ def strip_lines(model: Model, row: Row | None, glyphs: Glyphs, width: int) -> li
     subject = model.subject(variant)
     parent = f" {glyphs.arrow} {subject.parent.id}" if subject.parent else ""
     idea_text = f"  {subject.idea.id} {words.idea_title(subject.idea)}" if subject.idea else ""
-    head: Line = [(f" {variant.id}{parent}", "round"), (idea_text, "muted")]
+    lead = f" {variant.id}{parent}"
+    head: Line = [(lead, "round"), (cut(idea_text, width - len(lead), glyphs.cut), "muted")]
     if subject.verdict is not None and subject.verdict.measurement is not None:
         return [rule, head, *time_strip(subject.verdict, variant, glyphs)]
     reason = one_line(variant.author_error or variant.message)

@@ -305,6 +305,17 @@ async def test_the_start_of_a_filter_name_does_not_empty_the_tree(session: Path,
         assert pilot.app.screen._filter_text == "sta"
 
 
+async def test_a_filter_that_is_given_up_leaves_the_cursor_where_it_was(session: Path, open_app: OpenApp) -> None:
+    async with open_app(session, 80, 24) as pilot:
+        await pilot.press("B", "j", "j")
+        here = pilot.app.screen.current.id
+        await pilot.press("slash", *"zzzz")
+        assert pilot.app.screen.current is None
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: pilot.app.screen.current is not None and pilot.app.screen.current.id == here)
+        assert here in screen_text(pilot).splitlines()[-6] and "match" not in screen_text(pilot).splitlines()[-2]
+
+
 async def test_help_of_a_screen_begins_with_its_own_keys_and_explains_the_tree(
     session: Path, open_app: OpenApp
 ) -> None:

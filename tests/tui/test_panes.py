@@ -18,6 +18,7 @@ from kerneltui.records import (
     Outcome,
     SessionState,
     Settings,
+    Speedup,
     Stage,
     Tree,
     Variant,
@@ -41,6 +42,7 @@ from kerneltui.tui.details import Tab
 from kerneltui.tui.model import Loaded, Model
 from kerneltui.tui.outline import Outline
 from kerneltui.tui.render import ASCII, UNICODE
+from kerneltui.tui.screens.compare import in_short
 from kerneltui.tui.screens.listing import fitting_keys
 from kerneltui.tui.signatures import group_failures, signature
 from kerneltui.tui.widgets.linelist import Line
@@ -235,6 +237,24 @@ def test_plot_of_nothing_and_of_one_flat_round() -> None:
     outline = Outline(tree)
     outline.layout()
     assert len(plot_lines(points(outline), 40, 8, UNICODE)) == 8
+
+
+@pytest.mark.parametrize(
+    ("fast", "slow", "said"),
+    [
+        ((1000.0, 2.0), (2000.0, 1.0), ["v1 is 2.00× as fast as v2, each in pairs with eager"]),
+        ((1000.0, 2.0), (900.0, 1.0), ["v1 is 2.00× as fast as v2", "times alone say otherwise"]),
+        ((1000.0, 1.0), (1000.0, 0.999), ["v1 is 1.00× as fast as v2", "the intervals overlap"]),
+        ((1000.0, None), (1500.0, None), ["v1 is 1.50× as fast as v2"]),
+    ],
+)
+def test_compare_in_short(fast: tuple[float, float | None], slow: tuple[float, float | None], said: list[str]) -> None:
+    def timed(id: str, median_us: float, ratio: float | None) -> Variant:
+        speedup = Speedup(ratio=ratio, low=ratio * 0.99, high=ratio * 1.01, tie=False) if ratio else None
+        return Variant(id=id, idea=None, round=1, outcome=Outcome.CORRECT, median_us=median_us, speedup=speedup)
+
+    shown = text(in_short(timed("v2", *slow), timed("v1", *fast), UNICODE)).splitlines()
+    assert len(shown) == len(said) and all(each in line for each, line in zip(said, shown, strict=True))
 
 
 def test_no_two_marks_of_the_axis_read_alike(model: Model) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,11 +10,12 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.screen import Screen
 
+from kerneltui.records import Variant, is_ranked, standing
 from kerneltui.tui import diffs, words
 from kerneltui.tui.model import Subject
 from kerneltui.tui.render import Glyphs, fit, one_line
 from kerneltui.tui.screens.listing import HELP_KEY, fitting_keys
-from kerneltui.tui.widgets.linelist import Line, Span, TextLines
+from kerneltui.tui.widgets.linelist import Line, TextLines
 from kerneltui.tui.widgets.oneline import OneLine, PaneTitle
 
 
@@ -102,16 +103,17 @@ class CompareScreen(Screen[None]):
 
 def fact_lines(left: Subject, right: Subject, glyphs: Glyphs, width: int) -> list[Line]:
     """Facts in two columns; what differs stands out."""
+    shared = set(left.variant.defines) & set(right.variant.defines)
     rows: tuple[tuple[str, Callable[[Subject], str]], ...] = (
         ("state", lambda s: f"{words.state_word(s.variant)} {words.outcome_text(s.variant)}"),
         ("message", lambda s: one_line(s.variant.author_error or s.variant.message)),
         ("idea", lambda s: f"{s.idea.id} {words.idea_title(s.idea)}" if s.idea else str(s.variant.kind)),
         ("author", lambda s: s.variant.author),
         ("parent", lambda s: s.parent.id if s.parent else "the reference"),
-        ("defines", lambda s: " ".join(f"{name}={value}" for name, value in s.variant.defines)),
+        ("defines", lambda s: _defines(s.variant, shared)),
         ("time", lambda s: words.time_text(s.variant.median_us, glyphs, 4)),
         ("interval", lambda s: _interval(s, glyphs)),
-        ("against eager", lambda s: words.ratio_text(s.variant, glyphs)),
+        ("against eager", lambda s: _against_eager(s.variant, glyphs)),
         ("one call", lambda s: _measured(s, "call_us", glyphs)),
         ("warm cache", lambda s: _measured(s, "warm_us", glyphs)),
         ("registers", lambda s: str(s.variant.registers or "")),
@@ -121,7 +123,7 @@ def fact_lines(left: Subject, right: Subject, glyphs: Glyphs, width: int) -> lis
     )
     column = max(16, (width - 18) // 2)
     found: list[Line] = [[(" " * 16, ""), (fit(left.variant.id, column), "round"), (right.variant.id, "round")]]
-    found += [summary] if (summary := _in_short(left, right, glyphs)) else []
+    found += in_short(left.variant, right.variant, glyphs)
     for name, read in rows:
         a, b = read(left), read(right)
         if not a and not b:
@@ -131,22 +133,35 @@ def fact_lines(left: Subject, right: Subject, glyphs: Glyphs, width: int) -> lis
     return found
 
 
-def _in_short(left: Subject, right: Subject, glyphs: Glyphs) -> Line:
-    """Which is faster and how much, and whether that may be chance."""
-    timed = [each.variant for each in (left, right) if each.variant.median_us]
+def in_short(left: Variant, right: Variant, glyphs: Glyphs) -> list[Line]:
+    """Which is faster and how much, as the search ranks them, and what speaks against it."""
+    timed = [variant for variant in (left, right) if is_ranked(variant)]
     if len(timed) < 2:
         return []
-    fast, slow = sorted(timed, key=lambda variant: variant.median_us or 0.0)
-    ratio = (slow.median_us or 0.0) / (fast.median_us or 1.0)
-    said = f"{fast.id} is {ratio:.2f}{glyphs.times} as fast as {slow.id}"
-    chance: list[Span] = [("; the intervals overlap: it may be chance", "warning")] if _overlap(left, right) else []
-    return [(f" {'in short':<15}", "muted"), (said, "round"), *chance]
+    fast, slow = sorted(timed, key=standing)
+    fast_us, slow_us = fast.median_us or 0.0, slow.median_us or 0.0
+    if fast.speedup is None or slow.speedup is None:
+        said = f"{fast.id} is {slow_us / fast_us:.2f}{glyphs.times} as fast as {slow.id}"
+        return [[(f" {'in short':<15}", "muted"), (said, "round")]]
+    ratio = fast.speedup.ratio / slow.speedup.ratio
+    said = f"{fast.id} is {ratio:.2f}{glyphs.times} as fast as {slow.id}, each in pairs with eager"
+    doubts = ["times alone say otherwise: the machine's pace has changed"] * (fast_us > slow_us)
+    doubts += ["the intervals overlap: it may be chance"] * (fast.speedup.low <= slow.speedup.high)
+    return [
+        [(f" {'in short':<15}", "muted"), (said, "round")],
+        *([(" " * 16, ""), (doubt, "warning")] for doubt in doubts),
+    ]
 
 
-def _overlap(left: Subject, right: Subject) -> bool:
-    """Whether the intervals of the two medians have a value in common."""
-    one, other = (each.verdict.measurement if each.verdict else None for each in (left, right))
-    return one is not None and other is not None and one.low_us <= other.high_us and other.low_us <= one.high_us
+def _against_eager(variant: Variant, glyphs: Glyphs) -> str:
+    ratio = words.ratio_text(variant, glyphs)
+    return f"{ratio}, {variant.speedup.low:.2f} to {variant.speedup.high:.2f}" if ratio and variant.speedup else ratio
+
+
+def _defines(variant: Variant, shared: Collection[tuple[str, str]]) -> str:
+    """Those that differ first: they may be all that fits."""
+    ordered = sorted(variant.defines, key=lambda pair: pair in shared)
+    return " ".join(f"{name}={value}" for name, value in ordered)
 
 
 def _interval(subject: Subject, glyphs: Glyphs) -> str:

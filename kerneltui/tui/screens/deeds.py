@@ -22,9 +22,6 @@ if TYPE_CHECKING:
     from kerneltui.tui.screens.dialogs import Editor
 
 
-FILTER_HINT = "words, or state: stage: idea: round: by: is: since: code: speed> us<"
-
-
 class Deeds(Openings, Taking):
     """Half of the main screen: one method per action that is more than a decision."""
 
@@ -198,14 +195,10 @@ class Deeds(Openings, Taking):
 
     def act_view_filter(self, argument: str = "") -> None:
         screen = self.screen_
-        line: Any = screen.query_one("#filter")
         if argument:
             screen.set_filter(argument)
-            return
-        screen.query_one("#filter-line").add_class("-shown")
-        line.value = screen._filter_text
-        line.focus()
-        screen.say(FILTER_HINT, "muted")
+        else:
+            screen.open_filter()
 
     def act_view_sort(self, argument: str = "") -> None:
         screen = self.screen_

@@ -25,6 +25,7 @@ LARGE = 5000  # variants; a filter on more takes long enough to wait for the end
 TYPING_S = 0.25
 
 
+HINT = "words, or state: stage: idea: round: by: is: since: code: speed> us<"
 BEGUN_FROM = 3  # letters of a name
 
 
@@ -37,6 +38,7 @@ def names_begun(text: str) -> list[str]:
 class Filtering:
     """A part of the main screen."""
 
+    _place = ""  # the node under the cursor when a filter was begun: esc goes back to it
     _typing: Timer | None = None  # runs while the rest of a filter on a large session may still be typed
 
     @property
@@ -57,6 +59,17 @@ class Filtering:
             screen.say("filtering", "muted")
             self._typing = screen.set_timer(TYPING_S, lambda: screen.set_filter(message.value))
 
+    def open_filter(self) -> None:
+        """The line to type into, with what is in force."""
+        screen = self._filtered
+        row = screen.current
+        self._place = row.id if row is not None else self._place
+        screen.query_one("#filter-line").add_class("-shown")
+        line = screen.query_one("#filter", Input)
+        line.value = screen._filter_text
+        line.focus()
+        screen.say(HINT, "muted")
+
     def _stop_waiting(self) -> None:
         if self._typing is not None:
             self._typing.stop()
@@ -75,7 +88,12 @@ class Filtering:
         if event.key == "escape" and isinstance(screen.focused, Input):
             event.stop()
             screen.query_one("#filter", Input).value = ""
+            self._stop_waiting()
+            screen.set_filter("")
             screen.close_filter()
+            screen.say("")
+            if self._place and screen.tree_list.go_to(self._place):
+                screen.show_detail()
 
     def close_filter(self) -> None:
         """Back to the tree; the filter stays in force."""
@@ -124,6 +142,7 @@ class Filtering:
         screen.tree_list.sync(())
         screen.tree_list.restyle()
         screen.paint_panels(time.time())
+        screen.show_detail()
         if found is not None:
             ends = "es" if outline.matches == 1 else ""
             none = f"0 of {words.count_text(len(tree.variants), 'variant')} match; backspace edits, esc clears"

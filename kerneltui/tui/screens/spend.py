@@ -94,7 +94,7 @@ class SpendScreen(Listing):
     def _line(self, account: Account) -> Line:
         tree = self.main.model.tree
         idea = tree.ideas.get(account.name) if self.by is By.IDEA else None
-        name = f"{account.name} {words.idea_title(idea)}" if idea else one_line(account.name)
+        name = f"{account.name} {words.idea_title(idea)}" if idea else self.main.model.who_text(one_line(account.name))
         return [(f" {fit(name, self._name_cells())}", ""), (self._figures(account), "number")]
 
     def show_about(self) -> None:
