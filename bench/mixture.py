@@ -56,7 +56,8 @@ extern "C" int {name}(const float* x, float* out, void* workspace, cudaStream_t 
     return cudaGetLastError();
 }}
 """
-CUDA_ENDLESS = "    for (volatile long i = {odd}; i > 0;) i = i + 0;"
+# It reads memory: a loop over a local variable alone is taken out by ptxas.
+CUDA_ENDLESS = "    for (volatile float* p = out; p[0] != {odd}e30f;) {{}}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

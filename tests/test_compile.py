@@ -13,10 +13,12 @@ from building import CPP_CONTRACT, CUDA_CONTRACT, CUDA_RELU, HAS_NVCC, RELU, cpp
 
 from kerneltui.errors import ToolchainMissing
 from kerneltui.evaluator import build_cache, compiler_log, sandbox
+from kerneltui.evaluator.binary_policy import OWN_CALL
 from kerneltui.evaluator.build_cache import alone, keep, load, place
-from kerneltui.evaluator.compile import Build, build, build_key
+from kerneltui.evaluator.compile import Build, build, build_key, compile_library
 from kerneltui.evaluator.devices import find_device, offline_cuda_device
-from kerneltui.evaluator.recipes import toolchain_folders
+from kerneltui.evaluator.policy import Finding, check_binary, may_be_chance
+from kerneltui.evaluator.recipes import LAYOUTS, toolchain_folders, vendor_libraries
 from kerneltui.records import (
     Candidate,
     CheckResult,
@@ -348,6 +350,7 @@ ptxas info    : Used 40 registers, used 1 barriers, 2048 bytes smem, 544 bytes c
         ("/usr/include/c++/12/a.h:9:1: error: bad", "a.h line 9: bad"),
         ("kernel.cpp:1:1: warning: odd\nkernel.cpp:2:1: error: bad", "line 2: bad"),
         ("nvcc fatal   : Unsupported gpu architecture 'compute_1'", "Unsupported gpu architecture 'compute_1'"),
+        ("At end of source: error: expected a \"}\"", 'at the end of the source: expected a "}"'),
         ("ptxas kernel.ptx, line 9; error   : Illegal vector size", "Illegal vector size"),
         ("kernel.cpp:4:1: internal compiler error: Segmentation fault", "internal compiler error: Segmentation fault"),
         ("all is well", ""),
@@ -414,3 +417,35 @@ def test_a_second_build_of_the_same_changes_nothing(tmp_path: Path) -> None:
     keep(tmp_path, "abc", built, stored, "other log")
     assert load(tmp_path, "abc") == stored
     assert (place(tmp_path, "abc") / build_cache.LOG).read_text() == "log"
+
+
+def test_a_vendor_library_is_linked_for_its_header() -> None:
+    source = '#include <cublas_v2.h>\n  # include "cublasLt.h"\n// #include <cufft.h>\n#include <cmath>\n'
+    assert ["cublas", "cublasLt"] == vendor_libraries(source)
+    assert [] == vendor_libraries('#include "contract.h"\n')
+
+
+async def test_bytes_that_look_like_a_system_call_by_chance_are_built_away(
+    cpu: Device, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Path] = []
+
+    def look(library: Path, contract: Contract, policy: Policy, *, cubin: Path | None = None) -> list[Finding]:
+        seen.append(library)
+        chance = Finding(line=None, reason=f"{OWN_CALL} (at .text+0x88d)", refused=True)
+        return [chance] if len(seen) == 1 else check_binary(library, contract, policy, cubin=cubin)
+
+    monkeypatch.setattr("kerneltui.evaluator.compile.check_binary", look)
+    found = await built(cpp(RELU), cpu, tmp_path)
+    first, second = (path.read_bytes() for path in seen)
+    assert first != second
+    assert found.library == seen[1]
+    assert found.refusal is None
+
+
+async def test_a_system_call_that_is_there_in_every_layout_is_refused(cpu: Device, tmp_path: Path) -> None:
+    call = 'long r; asm volatile("syscall" : "=a"(r) : "0"(39L) : "rcx", "r11", "memory"); out[0] = r;'
+    source = RELU.replace("return 0;", f"{call} return 0;")
+    library = await compile_library(cpp(source), CPP_CONTRACT, cpu, cache=tmp_path, layout=LAYOUTS - 1)
+    assert isinstance(library, Build)
+    assert any(map(may_be_chance, check_binary(library.library, CPP_CONTRACT, Policy())))

@@ -19,14 +19,15 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from kerneltui.errors import MachineError, ToolchainMissing
 from kerneltui.evaluator import build_cache, compiler_log, cpu, sandbox, toolkits
 from kerneltui.evaluator.build_cache import CUBIN, LIBRARY, LOG, Stored
-from kerneltui.evaluator.policy import Finding, check_binary, check_source
+from kerneltui.evaluator.policy import Finding, check_binary, check_source, may_be_chance
 from kerneltui.evaluator.processes import Finished, clean_environment, run_killable
 from kerneltui.evaluator.python_policy import syntax_problem
-from kerneltui.evaluator.recipes import Recipe, Step, recipe_for, source_bytes, toolchain_folders
+from kerneltui.evaluator.recipes import LAYOUTS, Recipe, Step, recipe_for, source_bytes, toolchain_folders
 from kerneltui.records import (
     Candidate,
     Check,
@@ -94,15 +95,35 @@ async def build(
         return _keep_module(candidate, findings, cache)
     if contract is None:
         return _verdict(Outcome.COMPILE_ERROR, "this problem has no C signature: write a Python module", "", device)
-    built = await compile_library(candidate, contract, device, cache=cache, deadline_s=deadline_s, say=say)
+    built, found = await _compiled_and_checked(
+        candidate, contract, device, policy=policy, cache=cache, deadline_s=deadline_s, say=say
+    )
     if isinstance(built, Verdict):
         return built
-    findings += await asyncio.to_thread(check_binary, built.library, contract, policy, cubin=built.cubin)
+    findings += found
     if any(finding.stops for finding in findings):
         return _refusal(findings, device, built)
     return replace(
         _with_checks(built, findings), refusal=_refusal(findings, device, built) if _refused(findings) else None
     )
+
+
+async def _compiled_and_checked(
+    candidate: Candidate, contract: Contract, device: Device, *, policy: Policy, **how: Any
+) -> tuple[Build | Verdict, list[Finding]]:
+    """A library and what its binary shows.
+
+    Two bytes of a distance in the code can look like a system call; they change when its functions move apart.
+    """
+    found: list[Finding] = []
+    for layout in range(LAYOUTS):
+        built = await compile_library(candidate, contract, device, layout=layout, **how)
+        if isinstance(built, Verdict):
+            break
+        found = await asyncio.to_thread(check_binary, built.library, contract, policy, cubin=built.cubin)
+        if not any(map(may_be_chance, found)):
+            break
+    return built, found
 
 
 async def compile_library(
@@ -113,19 +134,20 @@ async def compile_library(
     cache: Path,
     deadline_s: float = 120.0,
     say: Callable[[str], None] = log.warning,
+    layout: int = 0,
 ) -> Build | Verdict:
-    """Compile without any policy: `build` for candidates, this for trusted code."""
+    """Compile without any policy: `build` for candidates, this for trusted code. `layout`: another place for functions."""
     if not device.compiler:
         raise ToolchainMissing(_no_compiler(device))
     if not os.access(device.compiler, os.X_OK):
         raise ToolchainMissing(f"the compiler {device.compiler} is no longer there")
     _sweep_once(cache)
-    key = build_key(candidate, contract, device)
+    key = build_key(candidate, contract, device, layout)
     async with build_cache.alone(cache, key, patience_s=deadline_s + SECONDS_TO_SPARE, say=say):
         stored = build_cache.load(cache, key)
         if stored is not None:
             return _from_cache(cache, key, stored, cached=True)
-        recipe = recipe_for(candidate, contract, device)
+        recipe = recipe_for(candidate, contract, device, layout)
         with build_cache.private_folder() as folder:
             outcome = await _run_recipe(recipe, folder, device, deadline_s)
             if isinstance(outcome, Verdict):
@@ -143,11 +165,12 @@ def _sweep_once(cache: Path) -> None:
     build_cache.sweep(cache)
 
 
-def build_key(candidate: Candidate, contract: Contract, device: Device) -> str:
+def build_key(candidate: Candidate, contract: Contract, device: Device, layout: int = 0) -> str:
     """Everything that decides what the compiler makes of it."""
     compiler = os.path.realpath(device.compiler)
     world = (compiler, device.toolkit, device.architecture, device.facts.get("features", ""))
-    return sha256(repr((BUILD_VERSION, candidate.digest, contract.digest, contract.function, world)))
+    parts = (BUILD_VERSION, candidate.digest, contract.digest, contract.function, world)
+    return sha256(repr(parts if layout == 0 else (*parts, layout)))
 
 
 # --------------------------------------------------------------------------- running the compiler

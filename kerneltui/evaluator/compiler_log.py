@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from kerneltui.records import KernelResources
 
 MESSAGE_LIMIT = 300
+END_OF_SOURCE = "at the end of the source: "
 HEAD, TAIL, LINE = 2_000_000, 200_000, 800  # characters
 # In order: the first pattern that matches anywhere gives the message.
 ERRORS = (
@@ -18,6 +19,7 @@ ERRORS = (
         re.M,
     ),
     re.compile(r"^(?P<file>[\w./+-]+)\((?P<line>\d+)\): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.+)$", re.M),
+    re.compile(r"^(?P<end>At end of source): (?:catastrophic )?error(?: #[\w-]+)?: (?P<text>.+)$", re.M),
     re.compile(r"^ptxas .*?(?:error|fatal)\s*: (?P<text>.+)$", re.M),
     re.compile(r"(?P<text>undefined (?:reference to|symbol:?) .+)$", re.M),
     re.compile(r"(?P<text>multiple definition of .+)$", re.M),
@@ -73,13 +75,15 @@ def _clean(parts: dict[str, str | None]) -> str:
     file = parts.get("file") or ""
     if place and not re.search(r"(^|/)kernel\.(cu|cpp)$", file):
         place = f"{file} {place}"
+    if parts.get("end"):
+        place = END_OF_SOURCE
     message = f"{place}{text}"
     return message if len(message) <= MESSAGE_LIMIT else f"{message[: MESSAGE_LIMIT - 1]}…"
 
 
 def names_our_source(message: str) -> bool:
     """Whether a message of `first_error` blames a line or a name of the source, not the compiler's own parts."""
-    return re.match(r"(\S+ )?line \d+: |undefined |multiple definition ", message) is not None
+    return re.match(rf"(\S+ )?line \d+: |{END_OF_SOURCE}|undefined |multiple definition ", message) is not None
 
 
 def ran_out_of_memory(log: str) -> bool:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from kerneltui.evaluator.binary_policy import binary_findings
+from kerneltui.evaluator.binary_policy import binary_findings, may_be_chance
 from kerneltui.evaluator.cpp_policy import cpp_findings
 from kerneltui.evaluator.findings import Finding
 from kerneltui.evaluator.flags import refused_flags
 from kerneltui.evaluator.python_policy import python_findings
 from kerneltui.records import Candidate, Contract, Language, Policy
 
-__all__ = ["Finding", "check_binary", "check_source"]
+__all__ = ["Finding", "check_binary", "check_source", "may_be_chance"]
 
 
 def check_source(candidate: Candidate, policy: Policy) -> list[Finding]:

@@ -6,7 +6,8 @@ All names are relative to the build folder: nvcc hands its commands to a shell, 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -25,6 +26,20 @@ CUDA_FLAGS = (
     *("--keep", "--keep-dir", "."),  # the device code and its PTX by their names
     *("-Xcompiler", "-fPIC,-fvisibility=hidden", "-Xlinker", "-z", "-Xlinker", "defs"),
 )
+
+APART: tuple[tuple[str, ...], ...] = ((), ("-falign-functions=64",), ("-falign-functions=256",))  # by layout
+LAYOUTS = len(APART)
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"]([^>\"]+)[>\"]", re.MULTILINE)
+VENDOR_HEADERS = {
+    "cublas.h": "cublas",
+    "cublas_v2.h": "cublas",
+    "cublasLt.h": "cublasLt",
+    "cudnn.h": "cudnn",
+    "cufft.h": "cufft",
+    "curand.h": "curand",
+    "cusolverDn.h": "cusolver",
+    "cusparse.h": "cusparse",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +66,11 @@ class Recipe:
             (folder / name).write_bytes(data)
 
 
-def recipe_for(candidate: Candidate, contract: Contract, device: Device) -> Recipe:
-    """The recipe for a CUDA or C++ candidate."""
+def recipe_for(candidate: Candidate, contract: Contract, device: Device, layout: int = 0) -> Recipe:
+    """The recipe for a CUDA or C++ candidate; with another `layout` the host's functions lie elsewhere."""
     name = "kernel.cu" if candidate.language is Language.CUDA else "kernel.cpp"
-    steps = _cuda_steps(candidate, device) if candidate.language is Language.CUDA else _host_steps(candidate, device)
+    made = _cuda_steps if candidate.language is Language.CUDA else _host_steps
+    steps = made(candidate, device, APART[layout])
     return Recipe(
         files={name: source_bytes(candidate.source), "contract.h": source_bytes(contract.header)},
         steps=steps,
@@ -63,18 +79,26 @@ def recipe_for(candidate: Candidate, contract: Contract, device: Device) -> Reci
     )
 
 
-def _host_steps(candidate: Candidate, device: Device) -> tuple[Step, ...]:
+def _host_steps(candidate: Candidate, device: Device, apart: Sequence[str]) -> tuple[Step, ...]:
     """Linked apart: -ffast-math on a linker's command line changes the arithmetic of the whole process."""
     tool = os.path.basename(device.compiler)
-    compiled = (device.compiler, *HOST_FLAGS, *flags.words(candidate), "kernel.cpp", "-o", "kernel.o")
+    compiled = (device.compiler, *HOST_FLAGS, *apart, *flags.words(candidate), "kernel.cpp", "-o", "kernel.o")
     linked = (device.compiler, *LINK_FLAGS, "kernel.o", "-o", LIBRARY)
     return (Step(tool=tool, argv=compiled, makes="kernel.o"), Step(tool=tool, argv=linked, makes=LIBRARY))
 
 
-def _cuda_steps(candidate: Candidate, device: Device) -> tuple[Step, ...]:
+def _cuda_steps(candidate: Candidate, device: Device, apart: Sequence[str]) -> tuple[Step, ...]:
     """One run of nvcc: the device half apart would find errors sooner, and cost every good kernel a third more."""
     words = (toolkits.code_flag(device.architecture), *flags.words(candidate), "kernel.cu", "-o", LIBRARY)
+    words += tuple(f"-l{name}" for name in vendor_libraries(candidate.source))
+    words += tuple(word for flag in apart for word in ("-Xcompiler", flag))
     return (Step(tool="nvcc", argv=(device.compiler, *CUDA_FLAGS, *_runtime_path(device), *words), makes=LIBRARY),)
+
+
+def vendor_libraries(source: str) -> list[str]:
+    """What must be linked for the headers that a candidate includes; policy has said already that it may."""
+    found = {VENDOR_HEADERS[name] for name in INCLUDE.findall(source) if name in VENDOR_HEADERS}
+    return sorted(found)
 
 
 def _runtime_path(device: Device) -> tuple[str, ...]:

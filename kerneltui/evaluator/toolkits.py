@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kerneltui.errors import MachineError
-from kerneltui.evaluator.programs import Sandbox, run_briefly
+from kerneltui.evaluator.programs import Sandbox, clean_environment, run_briefly
 
 HOST_COMPILERS = ("c++", "g++", "clang++")
 NO_HOST_COMPILER = "no C++ compiler works here ($CXX, c++, g++, clang++): on Debian and Ubuntu `apt install g++`"
@@ -180,7 +180,9 @@ def build_nothing(
     else:
         Path(folder, "empty.cpp").write_text('#include <cstdint>\nextern "C" int empty() { return 0; }\n')
         argv = [path, "-march=native", "-std=c++20", "-fopenmp", "-fPIC", "-shared", "empty.cpp", "-o", "empty.out"]
-    built = run_briefly([*words, *argv], timeout_s=TRIAL_S, cwd=folder, sandbox=sandbox)
+    # In a cage the system's own folder for temporary files cannot be written to.
+    here = clean_environment({"TMPDIR": "."})
+    built = run_briefly([*words, *argv], timeout_s=TRIAL_S, cwd=folder, sandbox=sandbox, env=here)
     if built.timed_out:
         return f"building an empty program took more than {TRIAL_S:.0f} s"
     if built.returncode != 0 or not Path(folder, "empty.out").exists():
