@@ -309,7 +309,7 @@ class Speedup:
     ratio: float
     low: float
     high: float
-    tie: bool  # the interval includes 1
+    tie: bool  # the interval includes 1, or what cannot be told from it
     pairs: int = 0
 
 

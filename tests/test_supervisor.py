@@ -199,6 +199,13 @@ def test_a_module_cannot_look_into_its_judge(bench: Bench) -> None:
     assert "memory: Permission denied tracing: Operation not permitted" in verdict.log
 
 
+def test_eager_against_itself_is_not_twice_as_slow_in_a_module(bench: Bench) -> None:
+    verdict = bench.judge_module(REFERENCE.replace("class Model", "class ModelNew"))
+    assert Outcome.CORRECT == verdict.outcome, verdict.message
+    assert verdict.measurement is not None and verdict.measurement.warm_us is not None
+    assert 0.7 < verdict.measurement.speedup["eager"].ratio < 1.4
+
+
 def test_an_exception_in_a_module_is_its_own(bench: Bench) -> None:
     source = MODULE.replace("NAME", "first.weight").replace("return x @", "raise KeyError('tile')\n        return x @")
     source = source.replace(

@@ -34,11 +34,14 @@ if TYPE_CHECKING:
     from kerneltui.judge.controls import Controls
     from kerneltui.judge.precision import Classes
 
-# Sets: enough that none is met twice in a slice of few launches; on a host, where each turn of the ring is a command of
-# its own, so many that a turn is long against what it takes to wake up.
-RING_MOST = {"cpu": 128, "cuda": 32}
+# Sets: a slice meets none twice, so that nothing which a launch leaves helps another. So many that a turn of the ring is
+# long against what it takes to begin one: waking up on a host, changing over to another process on a GPU.
+RING_MOST = 128
 RING_LEAST = 2
+TURN_BYTES_CUDA = 2 << 30  # half a millisecond of the fastest memory there is
+TURN_SHARE = 8  # of free memory, at most, for that
 RING_BYTES_HOST = 1536 << 20  # on a host, where memory is everybody's
+FILLER_CACHES = 2
 CACHES = 3  # a ring this many times the last-level cache finds nothing of itself there
 WORKSPACE_SHARE = 4  # at most a quarter of free memory is a candidate's workspace
 
@@ -101,11 +104,12 @@ class Bench:
         self.slots = [self.slot(self.main, index * each) for index in range(self.ring_size)]
         self.guards = Guards(device)
         self.fingerprints = Fingerprints(device)
-        self.example = self.main.reference.make_inputs(0, device=torch.device("cpu"))  # which arguments are tensors
+        self.example = without_values(self.main.reference.make_inputs(0))  # which arguments are tensors
         self.classes: Classes | None = None  # errors of precision classes, once measured
         self.movable: tuple[bool, ...] | None = None  # which inputs are samples, once asked
         self.compiled: Compiled | None = None  # the second baseline, once built
         self.controls: Controls | None = None  # once they came out right
+        self.filler: torch.Tensor | None = None  # what pushes everything else out of a GPU's cache
         self.workspace: torch.Tensor | None = None  # of the candidate at hand, with its guard bands
         self.workspace_guards: tuple[torch.Tensor, ...] = ()  # what lies in them
 
@@ -124,6 +128,14 @@ class Bench:
         if total > self.cache_bytes:
             return f"partly cold: {words}, more than the last-level cache"
         return f"warm: {words}, fits in the last-level cache"
+
+    def push_out(self) -> None:
+        """What was written just before a slice is in a GPU's cache no more, where the ring as a whole does not fit it."""
+        if self.device.type == "cpu" or self.ring_size * self.main.set_bytes <= self.cache_bytes:
+            return
+        if self.filler is None:
+            self.filler = torch.empty(FILLER_CACHES * self.cache_bytes, dtype=torch.uint8, device=self.device)
+        self.filler.fill_(secrets.randbits(8))
 
     def slot(self, workload: Workload, start: int) -> Slot:
         return Slot(self.arena, workload.tensors, len(workload.signature.outputs), start)
@@ -218,10 +230,17 @@ def usable(truth: torch.Tensor, eager: torch.Tensor) -> torch.Tensor | None:
 
 
 def ring_size(set_bytes: int, cache_bytes: int, free_bytes: int, device: torch.device) -> int:
-    """Sets in the ring: more than the cache holds three times, within the memory."""
-    most = free_bytes // 2 if device.type == "cuda" else min(free_bytes // 3, RING_BYTES_HOST)
-    wanted = CACHES * cache_bytes // max(set_bytes, 1) + 1
-    return max(RING_LEAST, min(wanted, RING_MOST[device.type], most // max(set_bytes, 1)))
+    """Sets in the ring: more than the cache holds three times, on a GPU enough for a turn, within the memory."""
+    on_host = device.type == "cpu"
+    most = min(free_bytes // 3, RING_BYTES_HOST) if on_host else free_bytes // 2
+    turn = 0 if on_host else min(TURN_BYTES_CUDA, free_bytes // TURN_SHARE)
+    wanted = max(CACHES * cache_bytes, turn) // max(set_bytes, 1) + 1
+    return max(RING_LEAST, min(wanted, RING_MOST, most // max(set_bytes, 1)))
+
+
+def without_values(arguments: Sequence[Any]) -> list[Any]:
+    """The same arguments, tensors without their memory."""
+    return [torch.empty(0) if isinstance(value, torch.Tensor) else value for value in arguments]
 
 
 def place_inputs(slot: Slot, inputs: Sequence[Any], workload: Workload) -> list[Any]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
+from kerneltui import stats
 from kerneltui.judge.bench import Set
-from kerneltui.judge.pairs import Between, RunnerCalls, Slice, visiting_order
+from kerneltui.judge.blocks import ANCHOR_BYTES, CudaArena
+from kerneltui.judge.eager import untouched
+from kerneltui.judge.pairs import LIE_SHARE, Between, RunnerCalls, Slice, number, visiting_order
 from kerneltui.judge.runners import Runner
 
 log = logging.getLogger(__name__)
@@ -19,6 +24,10 @@ log = logging.getLogger(__name__)
 CHAIN_S = 0.0004  # replays of a chain this long hide the host's launch of the next one
 CHAIN_MOST = 512
 LEAD_LAUNCHES = 8  # before the clock starts
+RUN_UP_LAUNCHES, RUN_UP_S = 8, 40e-6  # right before it starts, of calls that take less
+LONG_S, LONG_MOST, LONG_TRIES = 0.008, 4000, 3  # of turns without a pause, which bound the claims
+ANCHOR_EVERY, ANCHOR_LAUNCHES, ANCHOR_TRIES = 4, 8, 3
+ANCHOR_OFF_BY = 0.01
 THROTTLES = {  # bits of NVML's reasons that make a pair unlike the others
     0x8: "clock slowed by hardware",
     0x20: "software thermal slowdown",
@@ -54,6 +63,7 @@ class GraphEager:
         self.graph.replay()  # the device changes over to this process, see RunnerReplays
         torch.cuda.synchronize()
         start = time.perf_counter()
+        self.graph.replay()  # not waited for: the clock does not start on an idle device
         first.record()
         for _ in range(repeat):
             self.graph.replay()
@@ -80,43 +90,58 @@ def warm_up(ring: Sequence[Set], run: Callable[[Set], Any]) -> None:
 
 
 class CallsEager:
-    """Eager calls: enqueued one after another, or each waited for."""
+    """Eager calls: enqueued one after another, or each waited for; results dropped, or kept as a module's are."""
 
     method = "calls"
 
-    def __init__(self, ring: Sequence[Set], *, waited: bool, call: Callable[[Set], Any] | None = None) -> None:
+    def __init__(
+        self, ring: Sequence[Set], *, waited: bool, call: Callable[[Set], Any] | None = None, keep: bool = False
+    ) -> None:
         self.ring = list(ring)
         self.waited = waited
         self.call = call or eager_call
+        self.kept: list[Any] | None = untouched(ring) if keep else None
         self.rng = random.SystemRandom()
         self.events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
 
     def slice(self, launches: int) -> Slice:
-        sets = [self.ring[entry] for entry in visiting_order(len(self.ring), launches, self.rng)]
+        # No more than a candidate's slice: what it costs to begin one weighs as much.
+        launches = min(launches, max(1, len(self.ring) - 1))
+        order = visiting_order(len(self.ring), launches, self.rng)
         first, last = self.events
         with torch.no_grad():
-            self.call(sets[-1])  # the device changes over to this process, see RunnerReplays
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        with torch.no_grad():
+            self.one(order[-1])  # the device changes over to this process, see RunnerReplays
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            if not self.waited:
+                self.one(order[-1])  # the clock does not start on an idle device
             first.record()
-            for filled in sets:
-                self.call(filled)
+            for entry in order:
+                self.one(entry)
                 if self.waited:
                     torch.cuda.current_stream().synchronize()
             last.record()
         torch.cuda.synchronize()
         wall = time.perf_counter() - start
         spent = wall if self.waited else first.elapsed_time(last) / 1e3
-        return Slice(claimed_s=spent, wall_s=wall, launches=len(sets))
+        return Slice(claimed_s=spent, wall_s=wall, launches=len(order))
+
+    def one(self, entry: int) -> None:
+        made = self.call(self.ring[entry])
+        if self.kept is not None:
+            self.kept[entry] = made
 
 
 class RunnerReplays(RunnerCalls):
     """Replays of the candidate's graphs: none of its host code runs.
 
+    A slice is one turn of the ring, each entry once and new before it: whatever a launch leaves on the device, in its
+    outputs or its workspace, is gone when the same memory comes again.
+
     A GPU that changes over from one process to another takes 0.8 ms before the first launch of a slice is at full
     speed (seen on an H200: 800 µs a launch, where the same kernel alone takes 565). So each slice, on both sides, is
-    led in by launches that are waited for and not timed.
+    led in by launches that are waited for and not timed. Others follow that are not waited for, so that the clock does
+    not start on an idle device.
     """
 
     on_host = False
@@ -124,54 +149,145 @@ class RunnerReplays(RunnerCalls):
     def __init__(self, runner: Runner, ring: int, left_s: Callable[[], float], between: Between, each_s: float) -> None:
         super().__init__(runner, ring, left_s, between)
         # One entry is for leading in only: what the others hold is new when the clock starts.
-        entries = ring - 1
-        turns = visiting_order(entries, chain_length(each_s, entries), self.rng)
-        self.lead, self.order = entries, turns
-        answer = runner.ask("chain", left_s(), order=self.order, lead=[self.lead] * LEAD_LAUNCHES)
+        self.lead = ring - 1
+        self.order = visiting_order(self.lead, self.lead, self.rng)
+        self.run_up = RUN_UP_LAUNCHES if each_s < RUN_UP_S else 1
+        answer = runner.ask(
+            "chain",
+            left_s(),
+            order=self.order,
+            lead=[self.lead] * LEAD_LAUNCHES,
+            run_up=[self.lead] * self.run_up,
+        )
         self.joined = bool(answer.get("chained"))
 
     def slice(self, launches: int) -> Slice:
-        repeat = max(1, round(launches / len(self.order)))
         self.between.renew(self.order)
         self.timed("lead_in", LEAD_LAUNCHES)
-        found = self.timed("replay", repeat * len(self.order), repeat=repeat)
+        found = self.replay(1)
         self.between.audit()
         return found
+
+    def replay(self, repeat: int) -> Slice:
+        """The chain so many times; the run-up is time that passes and is not claimed."""
+        found = self.timed("replay", repeat * len(self.order), repeat=repeat)
+        return replace(found, waking_s=self.slack_s + max(0.0, self.run_up * found.each_us / 1e6))
+
+    def long_doubt(self, each_us: float) -> str:
+        """Many turns at once: so long that what passed by the judge's clock bounds what is claimed of a single one.
+
+        They may be faster than single turns, since nothing is renewed in between; slower they cannot be.
+        """
+        if not math.isfinite(each_us) or each_us <= 0:
+            return ""
+        turn_s = each_us * len(self.order) / 1e6
+        repeat = max(1, min(LONG_MOST, math.ceil(LONG_S / turn_s)))
+        passed = min(self.replay(repeat).wall_s for _ in range(LONG_TRIES)) - self.run_up * each_us / 1e6
+        claimed = repeat * turn_s
+        if passed - claimed <= self.slack_s + LIE_SHARE * passed:
+            return ""
+        return (
+            f"its clock is slow: {repeat} turns of {len(self.order)} launches took {passed * 1e3:.3f} ms by the judge's "
+            f"clock, {claimed * 1e3:.3f} ms by what it claims of single turns"
+        )
+
+    def warm_us(self, each_us: float) -> float:
+        """As in the lead-in, which meets one entry over and over."""
+        return min(self.timed("lead_in", LEAD_LAUNCHES).each_us for _ in range(LONG_TRIES))
 
     def visit_last(self, each_us: float) -> list[int]:
         """The chain once more, and the entry that leads in."""
         self.between.renew([*self.order, self.lead], audit=False)
         self.timed("lead_in", LEAD_LAUNCHES)
-        self.timed("replay", len(self.order), repeat=1)
+        self.replay(1)
         return list(range(self.ring))
 
 
 class RunnerEnqueued(RunnerCalls):
-    """Plain calls of the candidate, one after another, led in like replays."""
+    """Plain calls of the candidate, one after another, led in like replays; a slice meets each ring entry once at most."""
 
     on_host = False
-    operation = "slice"
 
     def slice(self, launches: int) -> Slice:
-        """The last entry leads in, the others are timed."""
-        order = visiting_order(self.ring - 1, launches, self.rng)
+        """The last entry leads in, and keeps the device busy while the others are enqueued, which are timed."""
+        lead = self.ring - 1
+        order = visiting_order(lead, min(launches, lead), self.rng)
         self.between.renew(order)
-        self.lined_up(self.operation, [self.ring - 1])
-        found = self.lined_up(self.operation, order)
+        self.lined_up("slice", [lead])
+        self.runner.ask("line_up", self.left_s(), order=[lead, *order])
+        found = self.timed("slice", len(order), run_up=1)
+        self.between.audit()
+        return replace(found, waking_s=self.slack_s + max(0.0, found.each_us / 1e6))
+
+
+class RunnerWaited(RunnerCalls):
+    """Plain calls of the candidate, each waited for, led in by one."""
+
+    on_host = False
+
+    def slice(self, launches: int) -> Slice:
+        lead = self.ring - 1
+        order = visiting_order(lead, min(launches, lead), self.rng)
+        self.between.renew(order)
+        self.lined_up("calls", [lead])
+        found = self.lined_up("calls", order)
         self.between.audit()
         return found
-
-
-class RunnerWaited(RunnerEnqueued):
-    """Plain calls of the candidate, each waited for, led in like replays."""
-
-    operation = "calls"
 
 
 def chain_length(each_s: float, ring: int) -> int:
     """Launches of one chain: every ring entry, and long enough to hide what the host does between chains."""
     turns = max(1, round(CHAIN_S / max(each_s, 1e-7) / ring))
     return max(ring, min(CHAIN_MOST, turns * ring))
+
+
+# --------------------------------------------------------------------------- anchor
+
+
+class Anchor:
+    """Work that we trust, timed by both processes on the same memory. Where they do not agree, neither do their ratios."""
+
+    def __init__(self, arena: CudaArena, runner: Runner, left_s: Callable[[], float]) -> None:
+        self.arena = arena
+        self.runner = runner
+        self.left_s = left_s
+        self.asked = 0
+        self.ratios: list[float] = []  # the runner's time over ours
+        self.events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
+
+    def disagreement(self) -> str:
+        """Every few pairs: by how much both clocks differ, when that is too much."""
+        self.asked += 1
+        if self.asked % ANCHOR_EVERY != 1:
+            return ""
+        ours, theirs = self.ours_s(), self.theirs_s()
+        self.ratios.append(theirs / ours if ours > 0 else math.inf)
+        if abs(self.ratios[-1] - 1) <= ANCHOR_OFF_BY:
+            return ""
+        return f"work that both sides share took {self.ratios[-1]:.3f} times as long in the candidate's process"
+
+    def ours_s(self) -> float:
+        first, last = self.events
+        best = math.inf
+        for _ in range(ANCHOR_TRIES):
+            self.arena.overwrite(1)
+            first.record()
+            self.arena.overwrite(ANCHOR_LAUNCHES)
+            last.record()
+            torch.cuda.synchronize()
+            best = min(best, first.elapsed_time(last) / 1e3)
+        return best
+
+    def theirs_s(self) -> float:
+        where = {"offset": self.arena.anchor_start, "size_bytes": ANCHOR_BYTES, "repeat": ANCHOR_LAUNCHES}
+        answers = [self.runner.ask("anchor", self.left_s(), **where) for _ in range(ANCHOR_TRIES)]
+        return min(number(answer.get("elapsed_ns")) for answer in answers) / 1e9
+
+    def words(self) -> str:
+        """For the list of checks."""
+        if not self.ratios:
+            return ""
+        return f"the same work took {stats.median(self.ratios):.4f} times as long in both processes' claims"
 
 
 # --------------------------------------------------------------------------- NVML

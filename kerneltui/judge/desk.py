@@ -123,13 +123,13 @@ class Desk:
 
     def take_device(self, command: dict[str, Any]) -> torch.device:
         """Pin this process to its cores, or open the GPU."""
+        close_to_others()
         device = command["device"]
         if device["kind"] == "cuda":
             return self.take_gpu(device)
         cores = cores_of(device["id"])
         os.sched_setaffinity(0, cores)
         torch.set_num_threads(len(cores))
-        close_to_others()
         self.lane = HostLane(sorted(cores))
         return torch.device("cpu")
 

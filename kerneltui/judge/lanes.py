@@ -236,9 +236,11 @@ def is_plain(value: Any) -> bool:
 def build_environment() -> dict[str, str]:
     """For a candidate that compiles: tools as the judge has them, every cache in the runner's own folder.
 
-    A build that was killed leaves its lock there, and the folder goes with the process.
+    A build that was killed leaves its lock there, and the folder goes with the process. The allocator works as the
+    judge's does: eager there is the other side of the pair.
     """
-    passed = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+    tools = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
+    passed = (*tools, "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
     found = {name: os.environ[name] for name in passed if name in os.environ}
     return found | {
         "TORCH_EXTENSIONS_DIR": "extensions",

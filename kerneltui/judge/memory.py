@@ -58,15 +58,19 @@ def numbers_in(values: Any) -> list[int]:
 
 def may_not_fit(source: str, path: str, free_bytes: int) -> bool:
     """Whether inputs and state are large enough to look closer, which takes the compiler's shape rules and seconds."""
-    try:
-        reference = Reference(source, path, torch.device("cpu"))
-        with Factories(free_bytes // CLOSER):
-            reference.make_module(0)
-            reference.make_inputs(0)
-    except TooMuch:
-        return True
-    except ProblemError as error:
-        return isinstance(error.__cause__, TooMuch)  # anything else its own run will say, with its line
+    for device in ("meta", "cpu"):  # without memory; what looks at its values cannot be made so
+        try:
+            reference = Reference(source, path, torch.device(device))
+            with Factories(free_bytes // CLOSER):
+                reference.make_module(0)
+                reference.make_inputs(0)
+        except TooMuch:
+            return True
+        except ProblemError as error:
+            if isinstance(error.__cause__, TooMuch):
+                return True
+            continue  # anything else its own run will say, with its line
+        return False
     return False
 
 

@@ -20,6 +20,7 @@ from kerneltui.judge.runners import Runner
 SLICE_S = 0.006  # long enough that a clock of a microsecond's tick and a pipe's delay are below 0.1 %
 LAUNCHES_MOST = 20_000
 TURNS_MOST = 4  # of the ring in one slice, where every turn is renewed
+WARM_S, WARM_LEAST, WARM_MOST, WARM_TRIES = 0.002, 2, 64, 2
 LAST_S, LAST_LEAST = 0.05, 4  # the turn whose outputs are verified: time, and entries at least
 SLACK_S = 0.0005  # of the judge's clock: waking up on both sides of a pipe
 SLACK_SHARE = 0.05
@@ -30,6 +31,7 @@ FLOORS_LEAST = 3  # slices, before their middle means anything
 RUN_SPARE_S = 200e-6  # by which one command may cost more than another
 EMPTY_SLICES = 5
 EMPTY_MOST_S = 0.0003  # what an empty slice may cost: no candidate is forgiven more
+EMPTY_TIMES, EMPTY_SPARE_S = 2, 50e-6  # of what an empty slice takes on a GPU: what a slice may take beyond its claim
 WAKING_S = 0.0004  # by the judge's clock, for a command on a host: both sides wake up, on a machine that others use too
 ASLEEP_S = 0.002
 BUSY_SHARE = 0.1  # of a core, while the other side is timed: an idle thread pool uses none
@@ -177,32 +179,42 @@ class Between(Protocol):
 
 
 class RunnerCalls:
-    """Slices of timed calls in a runner, on ring entries in random order."""
+    """Slices of timed calls in a runner, on ring entries in random order.
+
+    A process that has just been woken is slow for half a millisecond. Where the other side is not, `led`: one entry is kept
+    for a call that is not timed and comes first.
+    """
 
     on_host = True  # whether what is claimed is time of the runner's first thread
 
-    def __init__(self, runner: Runner, ring: int, left_s: Callable[[], float], between: Between) -> None:
+    def __init__(
+        self, runner: Runner, ring: int, left_s: Callable[[], float], between: Between, *, led: bool = False
+    ) -> None:
         self.runner = runner
         self.ring = ring
+        self.led = led
         self.left_s = left_s
         self.between = between
         self.code = 0  # what the launcher returned, or-ed
         self.empty_s: float | None = None  # processor time of a slice without calls
+        self.slack_s = SLACK_S  # of the judge's clock
         self.rng = random.SystemRandom()
 
     def slice(self, launches: int) -> Slice:
         """Turns of the ring, each entry once in a turn and new before it."""
-        left = min(launches, TURNS_MOST * self.ring)
+        left = min(launches, TURNS_MOST * (self.ring - self.led))
         turns: list[Slice] = []
         while left > 0:
-            turns.append(self.turn("slice", min(left, self.ring)))
+            turns.append(self.turn("slice", min(left, self.ring - self.led)))
             left -= turns[-1].launches
         return together(turns)
 
     def turn(self, operation: str, launches: int) -> Slice:
         """Calls on ring entries in random order, from new inputs and fresh poison."""
-        order = visiting_order(self.ring, launches, self.rng)
+        order = visiting_order(self.ring - self.led, launches, self.rng)
         self.between.renew(order)
+        if self.led:
+            self.lined_up(operation, [self.ring - 1])
         found = self.lined_up(operation, order)
         self.between.audit()
         return found
@@ -219,6 +231,12 @@ class RunnerCalls:
         self.between.renew(order, audit=False)
         self.lined_up("slice", order)
         return order
+
+    def warm_us(self, each_us: float) -> float:
+        """One call on inputs that it has just been called with: what it takes where they are in the cache."""
+        order = [self.ring - 1] * max(WARM_LEAST, min(WARM_MOST, launches_for(each_us, WARM_S)))
+        self.lined_up("slice", order[:1])
+        return min(self.lined_up("slice", order).each_us for _ in range(WARM_TRIES))
 
     def timed(self, operation: str, launches: int, **fields: Any) -> Slice:
         """One command, between two looks at the judge's clock."""
@@ -247,10 +265,12 @@ class RunnerCalls:
         return 0.0 if self.empty_s is None else max(0.0, ran_s - self.empty_s - RUN_SPARE_S)
 
     def weigh_empty(self) -> None:
-        """What a slice costs that holds no calls."""
-        if not self.on_host:
-            return
+        """What a slice costs that holds no calls: processor time on a host, time by the judge's clock elsewhere."""
         self.runner.ask("line_up", self.left_s(), order=[])
+        if not self.on_host:
+            walls = [self.timed("slice", 1).wall_s for _ in range(EMPTY_SLICES)]
+            self.slack_s = min(EMPTY_MOST_S, EMPTY_TIMES * stats.median(walls) + EMPTY_SPARE_S)
+            return
         costs: list[float] = []
         for _ in range(EMPTY_SLICES):
             ran = self.run_s()
@@ -328,13 +348,13 @@ def race(
     budget_s: float,
     beam_us: float | None,
     width: float,
-    slack_s: float = SLACK_S,
     disturbed: Callable[[], str] = lambda: "",
 ) -> Pairs:
     """Measure pairs. A candidate far behind the beam is given up after three, one surely behind it after eight."""
     pairs, rng = Pairs(), random.SystemRandom()
     start = time.monotonic()
     candidate.weigh_empty()
+    slack_s = candidate.slack_s
     launches, base_launches = calibrate(candidate, pairs), calibrate(baseline, pairs)
     alone = Alone(baseline, candidate)
     slices: list[Slice] = []

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from kerneltui.judge.bench import Bench, Set
+from kerneltui.judge.eager import warm_alike
 from kerneltui.judge.hard_inputs import is_sample
 
 if TYPE_CHECKING:
@@ -61,6 +62,9 @@ class Renewal:
             self.fingerprints = [self.trial.bench.fingerprints.of(filled.slot) for filled in self.ring]
         if self.chosen is not None:
             self.before = self.trial.bench.fingerprints.of(self.ring[self.chosen].slot)
+        if self.trial.bench.device.type == "cpu":
+            warm_alike(self.ring, entries)
+        self.trial.bench.push_out()
         self.trial.lane.settle()
 
     def is_audited(self) -> bool:

@@ -63,7 +63,7 @@ def adopt_orphans() -> None:
 
 
 def close_to_others() -> None:
-    """Let no process of the same user read or trace this one; what a GPU's driver says to that is not known yet."""
+    """Let no process of the same user read or trace this one. Memory that is shared by a GPU's driver still can be opened."""
     ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 

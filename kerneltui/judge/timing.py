@@ -15,9 +15,11 @@ import torch
 
 from kerneltui import stats
 from kerneltui.judge.bench import Set
+from kerneltui.judge.blocks import CudaArena
 from kerneltui.judge.compiled import compile_reference
 from kerneltui.judge.controls import Controls, control
 from kerneltui.judge.cuda import (
+    Anchor,
     CallsEager,
     GraphEager,
     RunnerEnqueued,
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
 
 BUDGET_S = {"cpu": 1.5, "cuda": 3.0}
 COMPILED_BUDGET_S = 1.0
-CALL_BUDGET_S = 0.4  # for the second number
+CALL_BUDGET_S = 0.25  # for the second number
 WIDTH = 0.005
 DROPPED_MOST = 0.3
 CONTROL_EAGER_MOST_S = 0.5
@@ -72,24 +74,31 @@ def measure(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> tuple[Measur
     watch = getattr(trial.lane, "watch", None)
     if watch is not None:
         watch.begin()
+    anchor = anchor_of(trial)
     pairs = race(
         sides.baseline,
         sides.candidate,
         budget_s=BUDGET_S[trial.bench.device.type],
         beam_us=None if trial.request.full else trial.request.beam_us,
         width=WIDTH,
-        disturbed=watch.disturbed if watch is not None else lambda: "",
+        disturbed=lambda: (watch.disturbed() if watch else "") or (anchor.disagreement() if anchor else ""),
     )
+    if isinstance(sides.candidate, RunnerReplays) and not pairs.doubt and not pairs.screened:
+        pairs.doubt = sides.candidate.long_doubt(stats.median(pairs.candidate_us or [math.nan]))
     if sides.candidate.code:
         words = f"{trial.request.function} returned {sides.candidate.code} while it was timed"
         raise Fallen(Outcome.LAUNCH_ERROR, Stage.TIME, words)
     result = CheckResult.FAIL if pairs.doubt else CheckResult.PASS
     trial.note("wall clock", result, pairs.doubt or "every claim agrees with the judge's own clock")
-    calls = more = None
+    if anchor is not None and anchor.words():
+        trial.note("anchor", CheckResult.PASS, anchor.words())
+    calls = more = warm_us = None
     if not pairs.doubt and not pairs.screened:
         calls = call_pairs(trial, ring, sides, renewal)
         more = compiled_pairs(trial, ring, sides)
+        warm_us = sides.candidate.warm_us(stats.median(pairs.candidate_us or [math.nan]))
     measurement = write_measurement(trial, pairs, calls, sides, len(ring), watch)
+    measurement = replace(measurement, warm_us=warm_us)
     if controls.fault and not pairs.doubt:
         measurement = without_ratio(measurement, controls.fault)
     # The slice whose outputs are verified.
@@ -110,6 +119,14 @@ def controls_of(trial: Trial, ring: Sequence[Set]) -> Controls:
         found = bench.controls
     trial.note("controls", CheckResult.FAIL if found.fault else CheckResult.PASS, found.fault or found.words)
     return found
+
+
+def anchor_of(trial: Trial) -> Anchor | None:
+    """Where a candidate is replayed by us."""
+    arena = trial.bench.arena
+    if not isinstance(arena, CudaArena) or trial.request.module or trial.runner is None:
+        return None
+    return Anchor(arena, trial.runner, lambda: trial.at.left_s)
 
 
 def control_side(trial: Trial, ring: Sequence[Set], times: int) -> Side:
@@ -140,10 +157,13 @@ def host_sides(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> Sides:
 
 def module_sides(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> Sides:
     assert trial.runner is not None
-    on_host = trial.bench.device.type == "cpu"
-    baseline: Side = HostEager(ring) if on_host else CallsEager(ring, waited=False)
-    calls = RunnerCalls if on_host else RunnerEnqueued
-    candidate = calls(trial.runner, len(ring), lambda: trial.at.left_s, renewal)
+    left = lambda: trial.at.left_s  # noqa: E731  # read anew at every slice
+    if trial.bench.device.type == "cpu":
+        baseline: Side = HostEager(ring, keep=True)
+        candidate = RunnerCalls(trial.runner, len(ring), left, renewal, led=True)
+    else:
+        baseline = CallsEager(ring, waited=False, keep=True)
+        candidate = RunnerEnqueued(trial.runner, len(ring), left, renewal)
     return Sides(method="module", baseline=baseline, candidate=candidate)
 
 

@@ -41,7 +41,7 @@ def court(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Court]:
         device = find_device("cuda")
     except KernelTuiError as error:
         pytest.skip(str(error))
-    found = Court(device, tmp_path_factory.mktemp("builds"))
+    found = Court(device, tmp_path_factory.mktemp("builds"), [found[1:] for found in FOUND])
     yield found
     found.close()
 

@@ -9,6 +9,7 @@ import pytest
 
 from kerneltui.errors import KernelTuiError
 from kerneltui.evaluator.devices import list_devices
+from kerneltui.judge.blocks import PAGE_BYTES, CudaArena
 from kerneltui.records import Badge, CheckResult, Outcome
 from tests.judging import Bench
 
@@ -71,6 +72,8 @@ def test_a_good_kernel_is_measured_by_graphs(bench: Bench) -> None:
     assert 1.0 < measured.speedup["eager"].ratio < 6.0
     assert measured.call_us is not None and measured.call_us >= measured.median_us
     found = {check.name: check for check in verdict.checks}
+    assert measured.warm_us is not None and measured.warm_us > 0
+    assert CheckResult.PASS == found["anchor"].result
     assert CheckResult.PASS == found["graph capture"].result
     assert re.search(r"k.*<<<65536x1x1, 256x1x1, 0>>>", found["graph capture"].detail)
     assert [] == bench.leftovers()
@@ -172,3 +175,9 @@ def test_a_module_candidate(bench: Bench) -> None:
     verdict = bench.judge_module(source)
     assert Outcome.CORRECT == verdict.outcome, verdict.message
     assert verdict.measurement is not None and verdict.measurement.method == "module"
+
+
+def test_memory_that_is_lent_is_whole_pages(bench: Bench) -> None:
+    arena = CudaArena(12_345)
+    assert (0, 0) == (arena.own.size_bytes % PAGE_BYTES, arena.anchor_start % PAGE_BYTES)
+    arena.close()

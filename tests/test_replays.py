@@ -1,0 +1,128 @@
+"""Slices of replayed graphs as the judge takes them, with a runner that a test writes: no GPU is asked."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+import torch
+
+from kerneltui.judge.bench import RING_LEAST, RING_MOST, TURN_BYTES_CUDA, ring_size
+from kerneltui.judge.cuda import RunnerEnqueued, RunnerReplays
+from kerneltui.judge.pairs import EMPTY_MOST_S
+
+CUDA = torch.device("cuda")
+RING = 9
+EACH_S = 0.0002
+
+
+class Device:
+    """What a runner says and how long it takes: launches of EACH_S, of which it claims a share."""
+
+    def __init__(self, share: float, *, again: float = 1.0) -> None:
+        self.share = share
+        self.again = again  # of the time, for entries that were visited since they were renewed
+        self.process = type("Process", (), {"pid": 1 << 30})()
+        self.order: list[int] = []
+        self.lined: list[int] = []
+        self.visited: set[int] = set()
+        self.answer: dict[str, Any] = {}
+
+    def ask(self, operation: str, deadline_s: float, **fields: Any) -> dict[str, Any]:
+        self.send(operation, deadline_s, **fields)
+        return self.answer
+
+    def send(self, operation: str, deadline_s: float, **fields: Any) -> None:
+        self.answer = {}
+        if operation == "chain":
+            self.order, self.answer = fields["order"], {"chained": True}
+        elif operation == "line_up":
+            self.lined = fields["order"]
+        elif operation == "replay":
+            self.answer = self.spend(self.order * fields["repeat"])
+        elif operation == "slice":
+            run_up = fields.get("run_up", 0)
+            self.spend(self.lined[:run_up])
+            self.answer = self.spend(self.lined[run_up:])
+        elif operation == "lead_in":
+            self.answer = {"elapsed_ns": 1e6, "code": 0}
+
+    def receive(self, deadline_s: float) -> dict[str, Any]:
+        return self.answer
+
+    def spend(self, entries: list[int]) -> dict[str, Any]:
+        spent = 0.0
+        for entry in entries:
+            spent += EACH_S * (self.again if entry in self.visited else 1.0)
+            self.visited.add(entry)
+        end = time.perf_counter() + spent
+        while time.perf_counter() < end:
+            pass
+        return {"elapsed_ns": spent * self.share * 1e9, "code": 0}
+
+
+class Between:
+    """What is renewed is new to the device."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.audits = 0
+
+    def renew(self, entries: Any, *, audit: bool = True) -> None:
+        self.device.visited -= set(entries)
+
+    def audit(self) -> None:
+        self.audits += 1
+
+
+def replays(device: Device) -> RunnerReplays:
+    return RunnerReplays(device, RING, lambda: 10.0, Between(device), EACH_S)  # type: ignore[arg-type]
+
+
+def test_a_slice_meets_every_entry_once_and_new() -> None:
+    lazy = Device(1.0, again=0.01)
+    side = replays(lazy)
+    for _ in range(3):
+        found = side.slice(1000)
+        assert RING - 1 == found.launches
+        assert pytest.approx(EACH_S * 1e6) == found.each_us, "what is kept from the last turn helps nobody"
+    assert sorted(side.order) == list(range(RING - 1))
+
+
+def test_calls_meet_no_entry_twice() -> None:
+    lazy = Device(1.0, again=0.01)
+    side = RunnerEnqueued(lazy, RING, lambda: 10.0, Between(lazy))  # type: ignore[arg-type]
+    assert RING - 1 == side.slice(1000).launches
+    assert pytest.approx(EACH_S * 1e6) == side.slice(1000).each_us
+
+
+def test_many_turns_at_once_tell_a_slow_clock() -> None:
+    honest, slow = replays(Device(1.0)), replays(Device(0.6))
+    for side in (honest, slow):
+        side.weigh_empty()
+    assert "" == honest.long_doubt(honest.slice(1).each_us)
+    assert "its clock is slow" in slow.long_doubt(slow.slice(1).each_us)
+
+
+def test_what_is_faster_the_second_time_is_no_lie() -> None:
+    side = replays(Device(1.0, again=0.3))
+    assert "" == side.long_doubt(side.slice(1).each_us)
+
+
+def test_an_empty_slice_says_how_much_may_pass_unclaimed() -> None:
+    side = replays(Device(1.0))
+    side.weigh_empty()
+    assert 0 < side.slack_s <= EMPTY_MOST_S
+
+
+@pytest.mark.parametrize(("set_bytes", "sets"), [(4 << 10, RING_MOST), (128 << 20, 17), (2 << 30, 2), (20 << 30, 2)])
+def test_a_ring_on_a_gpu_is_long_enough_for_a_turn(set_bytes: int, sets: int) -> None:
+    found = ring_size(set_bytes, 60 << 20, 120 << 30, CUDA)
+    assert sets == found
+    assert found >= RING_LEAST
+    assert found * set_bytes >= TURN_BYTES_CUDA or found == RING_MOST
+
+
+def test_a_small_gpu_keeps_most_of_its_memory() -> None:
+    assert 8 << 30 >= 7 * (64 << 20) * ring_size(64 << 20, 40 << 20, 8 << 30, CUDA)
