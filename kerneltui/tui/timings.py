@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from kerneltui.records import CheckResult, Measurement, Speedup, Variant, Verdict
 from kerneltui.tui import words
 from kerneltui.tui.model import Subject
-from kerneltui.tui.passages import BLANK, field_line, finding
+from kerneltui.tui.passages import BLANK, field_line, field_lines, finding
 from kerneltui.tui.render import Glyphs, fit, one_line, right, wrap
 from kerneltui.tui.widgets.linelist import Line, Span
 
@@ -20,6 +20,8 @@ _CHECK_TOKENS = {
 }
 
 
+WIDE = 74  # columns from which a baseline has every figure
+
 # --------------------------------------------------------------------------- time
 
 
@@ -29,10 +31,10 @@ def time_lines(subject: Subject, glyphs: Glyphs, width: int) -> list[Line]:
     if measurement is None:
         return [*finding(subject.variant, width), BLANK, [(" Not timed.", "muted")]]
     found = _headline(measurement, glyphs)
-    found += [BLANK, *_baseline_lines(measurement, glyphs)]
-    found += [BLANK, *_figure_lines(measurement, glyphs)]
+    found += [BLANK, *_baseline_lines(measurement, glyphs, width)]
+    found += [BLANK, *_figure_lines(measurement, glyphs, width)]
     found += [BLANK, *_histogram_lines(measurement, glyphs, width)]
-    found += _condition_lines(measurement)
+    found += _condition_lines(measurement, width)
     return found
 
 
@@ -41,12 +43,12 @@ def _headline(measurement: Measurement, glyphs: Glyphs) -> list[Line]:
     spans: list[Span] = [(f" {words.time_text(measurement.median_us, glyphs)}", "best")]
     if eager is not None:
         spans += [
-            (f"   {_ratio(eager, glyphs)} eager", "best" if not eager.tie else ""),
+            (f"  {_ratio(eager, glyphs)} eager", "best" if not eager.tie else ""),
             (f"  {_interval(eager)}", "muted"),
         ]
         if eager.tie:
             spans.append(("  a tie", "warning"))
-    spans.append((f"   {measurement.badge}", "ok" if measurement.badge in ("measured", "certified") else "fail"))
+    spans.append((f"  {measurement.badge}", "ok" if measurement.badge in ("measured", "certified") else "fail"))
     if measurement.screened:
         spans.append(("  screened only", "warning"))
     return [spans]
@@ -77,36 +79,39 @@ def _interval(speedup: Speedup) -> str:
     return f"{speedup.low:.3f} – {speedup.high:.3f}"
 
 
-def _baseline_lines(measurement: Measurement, glyphs: Glyphs) -> list[Line]:
-    found: list[Line] = [[(" baseline         median     ratio   95 % interval    pairs  call ratio", "muted")]]
+def _baseline_lines(measurement: Measurement, glyphs: Glyphs, width: int) -> list[Line]:
+    wide = width >= WIDE
+    cells = (12, 11, 10, 15) if wide else (9, 9, 9, 13)
+    named = f" {fit('baseline', cells[0])}{right('median', cells[1])}{right('ratio', cells[2])}   95 % interval"
+    found: list[Line] = [[(named + ("    pairs  call ratio" if wide else ""), "muted")]]
     for name, median_us in sorted(measurement.baselines_us.items()):
         speedup = measurement.speedup.get(name)
-        row = f" {fit(one_line(name), 12)}{right(words.time_text(median_us, glyphs), 11)}"
+        row = f" {fit(one_line(name), cells[0])}{right(words.time_text(median_us, glyphs), cells[1])}"
         if speedup is None:
             found.append([(row, "")])
             continue
         call = measurement.call_speedup.get(name)
-        rest = f"{right(_ratio(speedup, glyphs), 10)}   {_interval(speedup):<15}{speedup.pairs:>6}"
-        tail = right(_ratio(call, glyphs), 12) if call else ""
+        rest = f"{right(_ratio(speedup, glyphs), cells[2])}   {_interval(speedup):<{cells[3]}}"
+        pairs = f"{speedup.pairs:>6}" if wide else ""
+        tail = right(_ratio(call, glyphs), 12) if call and wide else ""
         found.append(
-            [(row, ""), (rest, "ok" if speedup.low > 1 else "wait" if speedup.tie else "fail"), (tail, "muted")]
+            [(row, ""), (rest + pairs, "ok" if speedup.low > 1 else "wait" if speedup.tie else "fail"), (tail, "muted")]
         )
     if measurement.floor_us:
         share = measurement.floor_us / measurement.median_us if measurement.median_us else 0.0
-        found.append([(f" {fit('floor', 12)}{right(words.time_text(measurement.floor_us, glyphs), 11)}", ""),
-                      (f"   {share:.0%} of what this device can do", "muted")])  # fmt: skip
+        said = "   {:.0%} of what this device can do" if wide else "   {:.0%} of it reached"
+        found.append([(f" {fit('floor', cells[0])}{right(words.time_text(measurement.floor_us, glyphs), cells[1])}", ""),
+                      (said.format(share), "muted")])  # fmt: skip
     return found
 
 
-def _figure_lines(measurement: Measurement, glyphs: Glyphs) -> list[Line]:
+def _figure_lines(measurement: Measurement, glyphs: Glyphs, width: int) -> list[Line]:
     def shown(value: float | None) -> str:
         return words.time_text(value, glyphs, 4)
 
     noise = f"   noise {measurement.noise:.2%}" if measurement.noise is not None else ""
-    found = [
-        field_line("device time", f"{shown(measurement.median_us)}   "
-                   f"[{shown(measurement.low_us)}, {shown(measurement.high_us)}]{noise}"),
-    ]  # fmt: skip
+    between = f"[{shown(measurement.low_us)}, {shown(measurement.high_us)}]"
+    found = field_lines("device time", f"{shown(measurement.median_us)}   {between}{noise}", width)
     if measurement.call_us is not None:
         found.append(field_line("one call", f"{shown(measurement.call_us)}, launch included"))
     if measurement.warm_us is not None:
@@ -115,10 +120,11 @@ def _figure_lines(measurement: Measurement, glyphs: Glyphs) -> list[Line]:
     if samples:
         unit, name = words.time_unit(samples[0], glyphs)
         marks = [f"p{share} {words.significant(_at(samples, share) / unit, 4)}" for share in (5, 25, 50, 75, 95)]
-        found.append(field_line("percentiles", f"{name}:  " + "  ".join(marks)))
-    counts = f"{len(samples)} of {measurement.launches} launches, {measurement.warmup} warm-up"
+        found += field_lines("percentiles", f"{name}:  " + "  ".join(marks), width)
+    each = f", each the mean of {measurement.launches} launches" if measurement.launches > 1 else ""
     dropped = f", {measurement.dropped} disturbed and dropped" if measurement.dropped else ""
-    found.append(field_line("samples", counts + dropped))
+    warm = f"; {measurement.warmup} launches to warm up" if measurement.warmup else ""
+    found += field_lines("samples", f"{len(samples)}{each}{dropped}{warm}", width)
     return found
 
 
@@ -148,14 +154,14 @@ def _histogram_lines(measurement: Measurement, glyphs: Glyphs, width: int) -> li
     return [*found, BLANK]
 
 
-def _condition_lines(measurement: Measurement) -> list[Line]:
-    found = [
-        field_line("method", measurement.method + (f", ring of {measurement.ring} inputs" if measurement.ring else ""))
-    ]
+def _condition_lines(measurement: Measurement, width: int) -> list[Line]:
+    ring = f", ring of {measurement.ring} inputs" if measurement.ring else ""
+    found = field_lines("method", measurement.method + ring, width)
     if measurement.flush:
-        found.append(field_line("cold caches", measurement.flush))
+        found += field_lines("cold caches", measurement.flush, width)
     if measurement.clocks:
-        found.append(field_line("clocks", ", ".join(f"{name} {value}" for name, value in measurement.clocks.items())))
+        clocks = ", ".join(f"{name} {value}" for name, value in measurement.clocks.items())
+        found += field_lines("clocks", clocks, width)
     if measurement.precision:
         same = measurement.precision == measurement.baseline_precision or not measurement.baseline_precision
         text = measurement.precision + ("" if same else f", baseline {measurement.baseline_precision}")
@@ -193,7 +199,7 @@ def trust_lines(subject: Subject, width: int) -> list[Line]:
             ]
         )
         found += [[(" " * (name_width + 8) + line, "muted")] for line in rest]
-    found += [BLANK, field_line("tolerance", verdict.tolerance), field_line("world", verdict.world)]
+    found += [BLANK, field_line("tolerance", verdict.tolerance), *field_lines("world", verdict.world, width)]
     if verdict.device:
-        found.append(field_line("device", f"{verdict.device.name} ({verdict.device.id})"))
+        found += field_lines("device", f"{verdict.device.name} ({verdict.device.id})", width)
     return found

@@ -96,9 +96,15 @@ def test_an_author_that_waits_says_until_when(model: Model) -> None:
 
 def test_time_tab(model: Model) -> None:
     shown = text(timings.time_lines(model.subject(best(model)), UNICODE, 80))
-    for wanted in ("0.968× eager", "compile", "60% of what this device can do", "128 of 512 launches, 16 warm-up, 2 disturbed",
+    for wanted in ("0.968× eager", "compile", "60% of what this device can do", "128, each the mean of 512 launches, 2 disturbed",
                    "method       graph, ring of 3 inputs", "sm 1755 MHz", "█"):  # fmt: skip
         assert wanted in shown
+
+
+def test_time_tab_fits_a_narrow_pane(model: Model) -> None:
+    for width in (48, 60, 78, 120):
+        shown = timings.time_lines(model.subject(best(model)), UNICODE, width)
+        assert all(len(text([line])) <= width for line in shown)
 
 
 def test_time_tab_of_a_failure_says_why_there_is_none(model: Model) -> None:
