@@ -12,12 +12,13 @@ import torch
 from kerneltui.errors import ProblemError
 from kerneltui.judge import hard_inputs, memory
 from kerneltui.judge.arena import HostArena, Slot, fill_poison
+from kerneltui.judge.claims import Slice, claim_doubt, floor_doubt, short_doubt, together
 from kerneltui.judge.compare import Expected, Finding, compare, describe_pattern
 from kerneltui.judge.controls import control
 from kerneltui.judge.deaths import death_of
 from kerneltui.judge.faults import fault_words
 from kerneltui.judge.lint import Lint, check_reference
-from kerneltui.judge.pairs import Slice, claim_doubt, floor_doubt, launches_for, short_doubt, together, visiting_order
+from kerneltui.judge.pairs import launches_for, visiting_order
 from kerneltui.judge.precision import Classes, rounded
 from kerneltui.judge.reference import Reference, Tensor, randomise
 from kerneltui.judge.runners import RunnerEnded

@@ -15,8 +15,9 @@ import torch
 from kerneltui import stats
 from kerneltui.judge.bench import Set
 from kerneltui.judge.blocks import ANCHOR_BYTES, CudaArena
+from kerneltui.judge.claims import LIE_SHARE, Slice
 from kerneltui.judge.eager import untouched
-from kerneltui.judge.pairs import LIE_SHARE, Between, RunnerCalls, Slice, number, visiting_order
+from kerneltui.judge.pairs import Between, RunnerCalls, number, visiting_order
 from kerneltui.judge.runners import Runner
 
 log = logging.getLogger(__name__)

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 
 from kerneltui.judge.bench import Set
-from kerneltui.judge.pairs import Slice, visiting_order
+from kerneltui.judge.claims import Slice
+from kerneltui.judge.pairs import visiting_order
 
 
 def untouched(ring: Sequence[Set]) -> list[Any]:

@@ -15,6 +15,17 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kerneltui import stats
+from kerneltui.judge.claims import (
+    Slice,
+    busy_s,
+    claim_doubt,
+    floor_doubt,
+    is_short,
+    run_s,
+    short_doubt,
+    together,
+    waiting_s,
+)
 from kerneltui.judge.runners import Runner
 
 SLICE_S = 0.006  # long enough that a clock of a microsecond's tick and a pipe's delay are below 0.1 %
@@ -23,38 +34,15 @@ TURNS_MOST = 4  # of the ring in one slice, where every turn is renewed
 WARM_S, WARM_LEAST, WARM_MOST, WARM_TRIES = 0.002, 2, 64, 2
 LAST_S, LAST_LEAST = 0.05, 4  # the turn whose outputs are verified: time, and entries at least
 SLACK_S = 0.0005  # of the judge's clock: waking up on both sides of a pipe
-SLACK_SHARE = 0.05
-LIES_LEAST = 5  # slices, before the word "all" means anything
-LIE_SHARE = 0.15
-FLOOR_SHARE = 0.97
-FLOORS_LEAST = 3  # slices, before their middle means anything
 RUN_SPARE_S = 200e-6  # by which one command may cost more than another
 EMPTY_SLICES = 5
 EMPTY_MOST_S = 0.0003  # what an empty slice may cost: no candidate is forgiven more
 EMPTY_TIMES, EMPTY_SPARE_S = 2, 50e-6  # of what an empty slice takes on a GPU: what a slice may take beyond its claim
 WAKING_S = 0.0004  # by the judge's clock, for a command on a host: both sides wake up, on a machine that others use too
-ASLEEP_S = 0.002
 BUSY_SHARE = 0.1  # of a core, while the other side is timed: an idle thread pool uses none
 LEAST_PAIRS = 3
 SHORT = "the judge's clock ran on longer than was claimed"
 PAIRS_MOST = 200
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Slice:
-    """One slice: what was claimed, and the judge's own clock around it."""
-
-    claimed_s: float
-    wall_s: float
-    launches: int
-    waited_s: float = 0.0  # time in which either process was ready and had no core, as the kernel says
-    floor_s: float = 0.0  # what must have been claimed at least, by the kernel's count of processor time; 0: unknown
-    waking_s: float = 0.0  # what its commands cost besides the launches: waking up on both sides of a pipe
-
-    @property
-    def each_us(self) -> float:
-        """Time of one launch."""
-        return self.claimed_s / self.launches * 1e6
 
 
 @dataclass(slots=True)
@@ -76,96 +64,6 @@ class Side(Protocol):
 
     def slice(self, launches: int) -> Slice:
         """About so many launches (at least one), in an order that nobody could foresee."""
-
-
-def claim_doubt(found: Slice) -> str:
-    """Why a claim cannot be true; "" when it can.
-
-    A claim above the judge's own clock is impossible; one far below it says that the work was done elsewhere.
-    """
-    claimed = found.claimed_s
-    if not math.isfinite(claimed) or claimed <= 0:
-        return f"a slice of {found.launches} launches claims {claimed:g} s, which no clock can measure"
-    if claimed > found.wall_s * 1.001 + 1e-6:
-        return f"a slice claims {claimed * 1e3:.3f} ms, yet only {found.wall_s * 1e3:.3f} ms passed"
-    return ""
-
-
-def unclaimed_s(found: Slice, slack_s: float) -> float:
-    """By how much the judge's clock ran on longer than was claimed, beyond what waking up and waiting explain."""
-    return found.wall_s - found.claimed_s - found.waited_s - max(slack_s, found.waking_s)
-
-
-def is_short(found: Slice, slack_s: float) -> bool:
-    """Whether the judge's clock ran on much longer than was claimed: a disturbance, or a lie. It counts for nothing."""
-    return unclaimed_s(found, slack_s) > SLACK_SHARE * found.wall_s
-
-
-def busy_s(pid: int) -> float:
-    """Processor time that a process has used so far, all threads together, ended ones included."""
-    # Linux numbers the clock of a process from its id: clock_getcpuclockid(3) does the same.
-    try:
-        return time.clock_gettime((~pid << 3) | 2)
-    except OSError:
-        return 0.0  # gone; asking it anything will say so
-
-
-def waiting_s(pid: int) -> float:
-    """How long a process's first thread has waited for a core so far; 0 where the kernel does not say."""
-    try:
-        with open(f"/proc/{pid}/schedstat", "rb") as file:
-            return int(file.read().split()[1]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return 0.0
-
-
-def run_s(pid: int) -> float:
-    """Processor time of a process's first thread so far; 0 where the kernel does not say.
-
-    The kernel brings it up to date when the thread sleeps, as it does as soon as it has answered.
-    """
-    end = time.perf_counter() + ASLEEP_S
-    try:
-        with open(f"/proc/{pid}/stat", "rb", buffering=0) as state, open(f"/proc/{pid}/schedstat", "rb") as file:
-            while state.read(4096).rpartition(b") ")[2][:1] == b"R" and time.perf_counter() < end:
-                state.seek(0)
-            return int(file.read().split()[0]) / 1e9
-    except (OSError, IndexError, ValueError):
-        return 0.0
-
-
-def short_doubt(slices: Sequence[Slice], slack_s: float) -> str:
-    """Whether all slices but a tenth claim less than passed: load on the machine comes and goes, a lie does not.
-
-    The median would condemn honest candidates on a busy machine, and turns shorter than a wake-up are bounded by this
-    clock hardly at all; there the kernel's count of processor time is what finds slow clocks, see `floor_doubt`.
-    """
-    if len(slices) < LIES_LEAST:
-        return ""
-    ranked = sorted(slices, key=lambda found: unclaimed_s(found, slack_s) / found.wall_s)
-    best = ranked[max(1, len(slices) // 10)]  # a lie told in all slices but one is still a lie
-    if unclaimed_s(best, slack_s) < LIE_SHARE * best.wall_s:
-        return ""
-    return (
-        f"nearly all of {len(slices)} slices claim less than passed: at best {best.claimed_s * 1e3:.3f} ms of "
-        f"{best.wall_s * 1e3:.3f} ms by the judge's clock"
-    )
-
-
-def floor_doubt(slices: Sequence[Slice]) -> str:
-    """Whether slices typically claim less than the processor time that the kernel counted."""
-    known = sorted((found for found in slices if found.floor_s > 0), key=lambda found: found.waited_s / found.wall_s)
-    if len(known) < FLOORS_LEAST:
-        return ""
-    # Waiting for a core hides a slow clock: the calmer half is looked at.
-    calm = sorted(known[: max(FLOORS_LEAST, len(known) // 2)], key=lambda found: found.claimed_s / found.floor_s)
-    typical = calm[len(calm) // 2]
-    if typical.claimed_s >= FLOOR_SHARE * typical.floor_s:
-        return ""
-    return (
-        f"its clock is slow: typically {typical.claimed_s * 1e3:.3f} ms are claimed where the kernel counted "
-        f"at least {typical.floor_s * 1e3:.3f} ms"
-    )
 
 
 class Between(Protocol):
@@ -287,18 +185,6 @@ class RunnerCalls:
 
     def waited_s(self) -> float:
         return waiting_s(self.runner.process.pid) + waiting_s(os.getpid())
-
-
-def together(slices: Sequence[Slice]) -> Slice:
-    """Several as one."""
-    return Slice(
-        claimed_s=sum(found.claimed_s for found in slices),
-        wall_s=sum(found.wall_s for found in slices),
-        launches=sum(found.launches for found in slices),
-        waited_s=sum(found.waited_s for found in slices),
-        floor_s=sum(found.floor_s for found in slices),
-        waking_s=sum(found.waking_s for found in slices),
-    )
 
 
 def number(value: Any) -> float:
