@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import Input
 
@@ -25,7 +28,6 @@ from kerneltui.tui.outline import NodeKind, Row
 from kerneltui.tui.render import one_line
 from kerneltui.tui.screens.deeds import Deeds
 from kerneltui.tui.screens.filtering import Filtering
-from kerneltui.tui.screens.hands import Hands
 from kerneltui.tui.screens.painting import Painting
 from kerneltui.tui.widgets.detail import Detail
 from kerneltui.tui.widgets.events import EventList
@@ -34,8 +36,12 @@ from kerneltui.tui.widgets.oneline import OneLine, PaneTitle, Rule
 from kerneltui.tui.widgets.plot import Plot
 from kerneltui.tui.widgets.tree import TreeList
 
+if TYPE_CHECKING:
+    from kerneltui.tui.screens.hands import Hands
+
 RESTING_S = 5  # how often a search that rests is looked at: nothing in it goes by the clock
 FIRST_ROWS_S = 0.3  # the first paint waits so long for the session, and comes without it where its disk is slow
+HANDS_S = 0.5  # after the first rows, what decisions need is loaded: no key waits for it
 SETTLE_S = 0.1  # the detail follows the cursor after it has stood still for so long: past the repeat of a key
 
 
@@ -52,8 +58,9 @@ class MainScreen(Deeds, Painting, Filtering, Screen[None]):
     def __init__(self, folder: Path) -> None:
         super().__init__()
         use_rows(self)
-        self.feed = Feed(folder, self.post_message)
-        self.hands = Hands(self)
+        self.feed = Feed(folder, self._take)
+        self._listens = threading.Event()
+        self.feed.start()  # reads while the screen is made
         self._model: Model | None = None
         self.pane, self.lower, self.zoomed = Pane.TREE, Pane.PLOT, False
         self.frozen = False
@@ -64,6 +71,13 @@ class MainScreen(Deeds, Painting, Filtering, Screen[None]):
         self._second = 0
         self._arrangement: Arrangement | None = None
         self._filter_text = ""
+
+    @cached_property
+    def hands(self) -> Hands:
+        """Turns keys into decisions. Loaded once the first rows are on the screen: it needs half as much as the rest."""
+        from kerneltui.tui.screens.hands import Hands
+
+        return Hands(self)
 
     # ----------------------------------------------------------------- parts
 
@@ -114,7 +128,7 @@ class MainScreen(Deeds, Painting, Filtering, Screen[None]):
         self._paint_timer = self.set_interval(self._paint_s, self.paint)
         self.set_interval(RESTING_S, self.paint)
         self._settle_timer = self.set_timer(SETTLE_S, self.show_detail, pause=True)
-        self.feed.start()
+        self._listens.set()
         self.feed.loaded.wait(FIRST_ROWS_S)  # to paint once with rows is quicker than twice
 
     def on_unmount(self) -> None:
@@ -143,6 +157,11 @@ class MainScreen(Deeds, Painting, Filtering, Screen[None]):
 
     # ----------------------------------------------------------------- news from the feed
 
+    def _take(self, message: Message) -> None:
+        """Called by the feed, which may be ready before the screen is."""
+        self._listens.wait()
+        self.post_message(message)
+
     def on_session_loaded(self, message: SessionLoaded) -> None:
         self._model = Model.open(self.feed.folder, message.loaded)
         self._last_words = last_log_line(self.feed.folder)
@@ -150,7 +169,11 @@ class MainScreen(Deeds, Painting, Filtering, Screen[None]):
         self.trouble = ""
         self.paint_all()
         self.show_detail()
-        self.call_after_refresh(self.feed.shown.set)
+        self.call_after_refresh(self._first_rows_shown)
+
+    def _first_rows_shown(self) -> None:
+        self.feed.shown.set()
+        self.set_timer(HANDS_S, lambda: self.hands)
 
     def on_session_counted(self, message: SessionCounted) -> None:
         """A large session: older rounds have their counts now, and the plot its points."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Sequence
+from math import ceil
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -197,19 +198,24 @@ class LineList(ScrollView, can_focus=True):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """The text is painted anew, the scrollbar only where its thumb looks different: it takes as long as the text."""
         if self.show_vertical_scrollbar:
-            if self._thumb(old_value) == self._thumb(new_value):
-                self.vertical_scrollbar.set_reactive(ScrollBar.position, new_value)
-            else:
-                self.vertical_scrollbar.position = new_value
+            self.vertical_scrollbar.set_reactive(ScrollBar.position, int(8 * new_value) / 8)
+            if changed := self._thumb_rows(old_value, new_value):
+                self.vertical_scrollbar.refresh(*changed)
         if round(old_value) != round(new_value):
             self.refresh(self.view.region)
 
-    def _thumb(self, scrolled: float) -> int:
-        """Where the thumb begins, in eighths of a cell."""
+    def _thumb_rows(self, *scrolled: float) -> list[Region]:
+        """Cells of the scrollbar in which its thumb begins or ends, where it looks different."""
         rows, shown = self.virtual_size.height, self.view.height
         if rows <= shown:
-            return 0
-        return int(8 * (shown - max(1, shown * shown / rows)) * scrolled / (rows - shown))
+            return []
+        length = max(1, shown * shown / rows)
+        before, after = (int(8 * (shown - length) * each / (rows - shown)) for each in scrolled)
+        if before == after:
+            return []
+        width, first = self.vertical_scrollbar.size.width, min(before, after) // 8
+        last = (max(before, after) + ceil(8 * length)) // 8
+        return [Region(0, first, width, min(shown, last + 1) - first)]
 
     # ----------------------------------------------------------------- moving
 
