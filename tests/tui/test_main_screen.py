@@ -311,8 +311,12 @@ async def test_a_filter_that_is_given_up_leaves_the_cursor_where_it_was(session:
         here = pilot.app.screen.current.id
         await pilot.press("slash", *"zzzz")
         assert pilot.app.screen.current is None
+        await pilot.press(*["backspace"] * 4, *f"id:{here}")
+        assert pilot.app.screen.current.id == here
+        assert screen_text(pilot).splitlines()[-1].strip() == "enter keeps the filter  esc drops it"
         await pilot.press("escape")
         await wait_for(pilot, lambda: pilot.app.screen.current is not None and pilot.app.screen.current.id == here)
+        assert screen_text(pilot).splitlines()[-1].startswith(" enter open")
         assert here in screen_text(pilot).splitlines()[-6] and "match" not in screen_text(pilot).splitlines()[-2]
 
 

@@ -141,6 +141,8 @@ class Filtering:
         outline.touch()
         screen.tree_list.sync(())
         screen.tree_list.restyle()
+        if screen.query_one("#filter-line").has_class("-shown") and outline.index(self._place) is not None:
+            screen.tree_list.go_to(self._place)  # a filter half typed may have hidden it
         screen.paint_panels(time.time())
         screen.show_detail()
         if found is not None:

@@ -120,7 +120,10 @@ class Painting:
     def paint_footer(self) -> None:
         """Keys that fit, of those that do something in the pane and its tab."""
         screen = self._painted
-        screen.query_one("#footer", OneLine).set(panels.footer(screen.size.width, screen.pane, screen.detail.shown_tab))
+        shown = panels.footer(screen.size.width, screen.pane, screen.detail.shown_tab)
+        if screen.query_one("#filter-line").has_class("-shown"):  # letters go into it
+            shown = [(" enter", "key"), (" keeps the filter ", "muted"), (" esc", "key"), (" drops it ", "muted")]
+        screen.query_one("#footer", OneLine).set(shown)
 
     def say(self, text: str, token: str = "") -> None:
         """The one message line; nothing is said anywhere else."""
