@@ -33,11 +33,14 @@ PICTURES = (
     ("lineage", 110, 30, "kt-dark", ("L",)),
     ("ledger", 130, 30, "kt-dark", ("T",)),
     ("spend", 130, 30, "kt-light", ("dollar_sign",)),
-    ("compare", 120, 36, "kt-dark", ("space", "n", "space", "c")),
+    ("compare", 120, 36, "kt-dark", ("B", "space", *"jjjj", "space", "c")),  # two that differ in their text
+    ("log", 100, 30, "kt-dark", ("n", "enter")),
+    ("filter", 100, 24, "kt-light", ("slash", *"is:sweep speed>1.5")),
     ("failures", 100, 30, "kt-dark", ("f",)),
     ("inject", 120, 36, "kt-dark", ("i",)),
     ("palette", 100, 30, "kt-dark", ("colon", *"bud")),
     ("keys", 140, 40, "kt-light", ("question_mark",)),
+    ("marks", 80, 24, "kt-ansi", ("question_mark", "G")),
     ("review", 110, 30, "kt-dark", ("V",)),  # of a session with `review = true`
     ("waiting", 110, 30, "kt-dark", ("4",)),  # of a session whose provider asks to wait
     (
