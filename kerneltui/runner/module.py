@@ -159,13 +159,16 @@ class ModuleLane:
     def slice(self, run_up: int = 0) -> dict[str, Any]:
         """Calls one after another; the last answer of every entry is kept for `deliver`.
 
-        The first ones only keep a GPU busy until the rest is enqueued; there the time is the device's, by events.
+        The first ones only wake this process up, or keep a GPU busy until the rest is enqueued; there the time is the
+        device's, by events.
         """
-        calls, last = self.lined, self.last
+        calls, last = self.lined[run_up:], self.last
         self.idle()
         if self.device.type == "cuda":
-            return self.slice_by_events(calls[:run_up], calls[run_up:])
+            return self.slice_by_events(self.lined[:run_up], calls)
         with torch.no_grad():
+            for entry, model, arguments in self.lined[:run_up]:
+                last[entry] = model(*arguments)
             start = time.perf_counter_ns()
             for entry, model, arguments in calls:
                 last[entry] = model(*arguments)
