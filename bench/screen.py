@@ -5,7 +5,8 @@
 A made-up session is written, the real program is started on it, and this process plays terminal and engine: 8 running
 rows change four times a second and two variants a second are new. The last line with --json is one JSON object.
 Byte code is compiled before, as an installation has it. `textual_s` is what a program takes that only imports Textual,
-measured beside every run: on a busy machine, read the times as multiples of it. `first_paint_s` ends when rows of the tree
+measured beside every run: on a busy machine, read the times as multiples of it, and `load` says how busy it was. Processor
+time is the steadier figure: `first_paint_cpu_s` is the program's own until then. `first_paint_s` ends when rows of the tree
 are on the terminal, `loaded_s` when the counts of all rounds are.
 """
 
@@ -165,11 +166,12 @@ def measure(rows: int, width: int, height: int) -> dict[str, float | int | None]
         with Store.open(folder, write=True) as store:
             store.put_status(replace(store.read_status(), state=SessionState.FINISHED, reason="bench"))
             row = row_beside_best(store)
-        cache = Path(scratch) / "cache"
+        cache, load = Path(scratch) / "cache", os.getloadavg()[0]
         import_s("kerneltui.tui.app, kerneltui.commands.output", cache, 1)
         textual_s = import_s("textual.app", cache)
         terminal = Terminal(folder, cache, width, height)
         first_paint_s = terminal.wait(row)
+        first_paint_cpu_s = processor_s(terminal.process.pid)
         seen = len(terminal.received)
         loaded_s = terminal.wait(rb"\d waiting")  # the counts of all rounds are there
         terminal.read(1.5)
@@ -190,8 +192,10 @@ def measure(rows: int, width: int, height: int) -> dict[str, float | int | None]
         terminal.close()
     return {
         "variants": rows,
+        "load": round(load, 2),
         "textual_s": round(textual_s, 3),
         "first_paint_s": round(first_paint_s, 3),
+        "first_paint_cpu_s": round(first_paint_cpu_s, 3),
         "loaded_s": round(loaded_s, 3),
         "first_screen_bytes": seen,
         "key_p50_ms": _at(latencies, 0.5),
