@@ -205,7 +205,9 @@ def _share(counted: Mapping[str, float], part: str, whole: str) -> float | None:
 
 
 def figure_text(figure: Figure) -> str:
-    """`83.2 %`, `1,412 GB/s`, `0.031`."""
+    """`83.2 %`, `1,412 GB/s`, `2.77 ms`, `0.031`."""
     value = figure.value
+    if figure.unit == "µs" and abs(value) >= 1000:
+        return f"{value / 1000:.3g} ms" if abs(value) < 1_000_000 else f"{value / 1_000_000:.3g} s"
     digits = f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
     return f"{digits} {figure.unit}".rstrip()

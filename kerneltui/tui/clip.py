@@ -39,6 +39,13 @@ def clip(line: Line, left: int, width: int, style_of: Callable[[str], Style]) ->
     return segments
 
 
+def clip_marked(line: Line, left: int, width: int, style_of: Callable[[str], Style], mark: str) -> list[Segment]:
+    """The same; where the line goes on beyond them, the last cell says so."""
+    if measure(line) <= left + width or width < 2:
+        return clip(line, left, width, style_of)
+    return [*clip(line, left, width - 1, style_of), Segment(mark, style_of("muted"))]
+
+
 def _clip_cells(text: str, left: int, width: int) -> str:
     """Characters whose cells lie between two columns; half a wide character becomes a space."""
     found: list[str] = []

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from rich.style import Style
 
 import sessions
 from kerneltui.records import (
@@ -37,7 +38,7 @@ from kerneltui.tui.actions import (
     by_id,
 )
 from kerneltui.tui.arrange import Pane, arrange, too_small
-from kerneltui.tui.clip import clip
+from kerneltui.tui.clip import clip, clip_marked
 from kerneltui.tui.details import Tab
 from kerneltui.tui.model import Loaded, Model
 from kerneltui.tui.outline import Outline
@@ -388,3 +389,13 @@ def test_a_wide_range_is_shown_in_ratios() -> None:
     steps = [scale.level(2.0**n) - scale.level(2.0 ** (n + 1)) for n in range(1, 6)]
     assert max(steps) - min(steps) <= 1
     assert "" == scale_note([Point(round=1, best=0.9, own=0.9, mark="+")], None, UNICODE)
+
+
+def test_a_line_that_goes_on_beyond_the_edge_says_so() -> None:
+    def shown(line: Line, left: int, width: int) -> str:
+        return "".join(part.text for part in clip_marked(line, left, width, lambda token: Style(), "…"))
+
+    assert "float…" == shown("float x[4096];", 0, 6)
+    assert "96];" == shown("float x[4096];", 10, 6)
+    assert "float" == shown("float", 0, 5)
+    assert "// 数…" == shown([("// ", "comment"), ("数数", "comment")], 0, 6)

@@ -23,7 +23,7 @@ from textual.widget import Widget
 
 from kerneltui.tui.clip import Line as Line
 from kerneltui.tui.clip import Span as Span
-from kerneltui.tui.clip import clip, measure
+from kerneltui.tui.clip import clip_marked, measure
 from kerneltui.tui.render import to_ascii
 
 STRIPS_KEPT = 2000
@@ -355,11 +355,10 @@ class TextLines(LineList):
         return (self._number, self._bumps.get(row, 0), row == self.marked)
 
     def draw(self, row: int, left: int, width: int) -> list[Segment]:
-        gutter = self._gutter(row)
-        segments = [
-            *gutter,
-            *clip(self.lines[row], left, width - sum(len(part.text) for part in gutter), self.style_of),
-        ]
+        gutter, line = self._gutter(row), self.lines[row]
+        room = width - sum(len(part.text) for part in gutter)
+        mark: str = self.app.glyphs.cut  # type: ignore[attr-defined]
+        segments = [*gutter, *clip_marked(line, left, room, self.style_of, mark)]
         if row == self.marked:
             return [Segment(text, self.style_of("match")) for text, _, _ in segments] or [
                 Segment(" ", self.style_of("match"))
