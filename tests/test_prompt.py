@@ -122,6 +122,7 @@ def test_policy_decides_what_is_said() -> None:
     loose = build_prompt(make_ask("write", of={"policy": Policy(library_calls=True, lower_precision=True)}))
     assert ("Call no vendor library" in strict, "Call no vendor library" in loose) == (True, False)
     assert ("Rely on no fast-math" in strict, "Lower precision inside is allowed" in loose) == (True, True)
+    assert ("what you include is linked" in strict, "what you include is linked" in loose) == (False, True)
 
 
 def test_modules_are_asked_for_in_python() -> None:

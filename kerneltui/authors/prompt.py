@@ -203,6 +203,11 @@ def policy_text(material: Material) -> str:
     ]
     if not policy.library_calls:
         lines.append("Call no vendor library (cuBLAS, cuDNN, CUTLASS device APIs, MKL): the kernel itself is wanted.")
+    elif material.language is Language.CUDA:
+        lines.append(
+            "cuBLAS, cuBLASLt, cuDNN, cuFFT, cuRAND, cuSOLVER and cuSPARSE may be called, on the stream you are given; what "
+            "you include is linked."
+        )
     if policy.lower_precision:
         lines.append("Lower precision inside is allowed where the result stays within the tolerance.")
     else:
