@@ -11,7 +11,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kerneltui import stats
@@ -40,7 +40,6 @@ EMPTY_MOST_S = 0.0003  # what an empty slice may cost: no candidate is forgiven 
 EMPTY_TIMES, EMPTY_SPARE_S = 2, 50e-6  # of what an empty slice takes on a GPU: what a slice may take beyond its claim
 WAKING_S = 0.0004  # by the judge's clock, for a command on a host: both sides wake up, on a machine that others use too
 BUSY_SHARE = 0.1  # of a core, while the other side is timed: an idle thread pool uses none
-LEAD_MOST = 1.5  # times what a timed call takes, for the one that leads in
 LEAST_PAIRS = 3
 SHORT = "the judge's clock ran on longer than was claimed"
 PAIRS_MOST = 200
@@ -112,16 +111,12 @@ class RunnerCalls:
         """Calls on ring entries in random order, from new inputs and fresh poison."""
         order = visiting_order(self.ring - self.led, launches, self.rng)
         self.between.renew(order)
-        found = self.led_up(operation, order) if self.led else self.lined_up(operation, order)
+        if self.led:
+            # A command of its own: what it costs is no part of what the kernel counts for the timed one.
+            self.lined_up(operation, [self.ring - 1])
+        found = self.lined_up(operation, order)
         self.between.audit()
         return found
-
-    def led_up(self, operation: str, order: Sequence[int]) -> Slice:
-        """Calls in this order, right after one that is neither timed nor claimed."""
-        self.runner.ask("line_up", self.left_s(), order=[self.ring - 1, *order])
-        found = self.timed(operation, len(order), run_up=1)
-        lead_s = LEAD_MOST * max(0.0, found.each_us) / 1e6
-        return replace(found, waking_s=found.waking_s + lead_s, floor_s=max(0.0, found.floor_s - lead_s))
 
     def lined_up(self, operation: str, order: Sequence[int]) -> Slice:
         """Calls in this order."""

@@ -159,8 +159,7 @@ class ModuleLane:
     def slice(self, run_up: int = 0) -> dict[str, Any]:
         """Calls one after another; the last answer of every entry is kept for `deliver`.
 
-        The first ones only wake this process up, or keep a GPU busy until the rest is enqueued; there the time is the
-        device's, by events.
+        The first ones only keep a GPU busy until the rest is enqueued; there the time is the device's, by events.
         """
         calls, last = self.lined[run_up:], self.last
         self.idle()
