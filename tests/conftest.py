@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-# Each of these asks a judge, which takes the whole processor and looks at the clock. Those of one group share a worker; of
-# two groups, exploits and engines take the same locks on the device, so that they are judged one after another.
+# Each of these asks a judge, which takes the whole processor and looks at the clock. Those of one group share a worker; both
+# groups take the same locks on the device, so that one candidate is judged after another, while others are compiled.
 GROUPS = {
     "test_exploits": "judged",
     "test_faults": "judged",
