@@ -305,9 +305,9 @@ def test_a_second_session_waits_and_says_for_whom(bench: Bench) -> None:
         async with alone_on(bench.device, said.append):
             pass
 
-    (words,) = bench.run(both())
+    # Whoever else has the device before is waited for as well, and named.
+    (words,) = (words for words in bench.run(both()) if str(os.getpid()) in words)
     assert words.startswith(f"waiting for {bench.device.name}")
-    assert str(os.getpid()) in words
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="two devices need two cores")
