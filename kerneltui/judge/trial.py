@@ -33,7 +33,7 @@ from kerneltui.judge.timing import measure
 from kerneltui.records import Badge, Check, CheckResult, Measurement, Outcome, Stage, Verdict
 
 RANDOM_SETS = 3
-VERIFIED_S = {"cpu": 1.5, "cuda": 0.3}  # for the outputs of the last slice
+VERIFIED_S = {"cpu": 0.5, "cuda": 0.3}  # for the outputs of the last slice
 START_S = 10.0
 BUILD_S = 150.0  # a module that compiles with torch's own tools: a minute on a slow machine, twice that for two files
 
