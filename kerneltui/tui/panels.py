@@ -232,9 +232,14 @@ def event_line(event: Event, model: Model) -> Line:
 # --------------------------------------------------------------------------- footer
 
 
-def footer(width: int, pane: Pane = Pane.TREE, tab: str = "") -> list[Span]:
-    """As many keys as fit of those that do something here; quit, commands and keys always among them."""
-    wanted = FOOTER_PANES.get(pane, FOOTER)
+def footer(width: int, pane: Pane = Pane.TREE, tab: str = "", *, nothing: bool = False) -> list[Span]:
+    """As many keys as fit of those that do something here; quit, commands and keys always among them.
+
+    `nothing`: no session can be shown, and these three are all that does something.
+    """
+    wanted = () if nothing else FOOTER_PANES.get(pane, FOOTER)
+    if nothing:
+        pane = Pane.TREE
     if pane is Pane.DETAIL:
         wanted = tuple(dict.fromkeys((*FOOTER_DETAIL, *FOOTER_TABS.get(tab, ()), *FOOTER_DETAIL_REST)))
     tail = _keys(FOOTER_LAST)

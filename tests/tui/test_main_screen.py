@@ -14,6 +14,7 @@ from kerneltui.records import DecisionKind, IdeaStatus, Outcome, SessionState, S
 from kerneltui.store import Store
 from kerneltui.tui.actions import ACTIONS
 from kerneltui.tui.details import Tab
+from kerneltui.tui.screens.main import MainScreen
 
 SIZES = [(80, 24), (100, 30), (160, 48)]
 
@@ -613,3 +614,25 @@ async def test_a_diff_side_by_side_where_there_is_room(session: Path, open_app: 
         assert all(len(line) <= detail.view.width for line in detail.text().split("\n"))
         await pilot.press("equals_sign")
         await wait_for(pilot, lambda: " | " not in detail.text())
+
+
+async def test_a_hundred_columns_lose_no_count_and_no_tab(session: Path, open_app: OpenApp) -> None:
+    async with open_app(session, 100, 30) as pilot:
+        await pilot.press("B")
+        await wait_for(pilot, lambda: "[Code]" in screen_text(pilot))
+        rounds = [line for line in screen_text(pilot).splitlines() if "round 2 " in line]
+        assert any("10 ok 4f" in line for line in rounds), rounds
+        (tabs,) = [line for line in screen_text(pilot).splitlines() if "[Code]" in line]
+        assert "Trust Profile Idea …" in tabs, "more of them, by the same keys"
+
+
+async def test_without_a_session_only_keys_that_do_something_are_shown(session: Path, open_app: OpenApp) -> None:
+    away = session.with_name("away")
+    session.rename(away)
+    async with open_app(None, 80, 24) as pilot:
+        await pilot.app.push_screen(MainScreen(session))
+        await wait_for(pilot, lambda: "no session here" in screen_text(pilot))
+        last = screen_text(pilot).rstrip().splitlines()[-1]
+        assert "quit" in last and "prune" not in last
+        away.rename(session)
+        await wait_for(pilot, lambda: "prune" in screen_text(pilot).rstrip().splitlines()[-1])

@@ -78,7 +78,8 @@ class Painting:
             lines = panels.banner(screen.model, screen.trouble, screen.glyphs, now, width, screen._last_words)
         elif screen.trouble:
             lines = [[(" " + line, "error")] for line in wrap(one_line(screen.trouble), screen.size.width - 2)]
-            lines.append([(" It is tried again every two seconds. q closes.", "muted")])
+            lines.append([(" It is tried again every two seconds. q closes; : and `home` show all sessions.", "muted")])
+            screen.paint_footer()
         if screen.size.height < 30 and screen._model is not None:
             lines = lines[: 2 if screen.model.engine_gone() else 1]
         if len(lines) != len(bar.lines) or not bar.lines:
@@ -120,7 +121,8 @@ class Painting:
     def paint_footer(self) -> None:
         """Keys that fit, of those that do something in the pane and its tab."""
         screen = self._painted
-        shown = panels.footer(screen.size.width, screen.pane, screen.detail.shown_tab)
+        nothing = screen._model is None and bool(screen.trouble)
+        shown = panels.footer(screen.size.width, screen.pane, screen.detail.shown_tab, nothing=nothing)
         if screen.query_one("#filter-line").has_class("-shown"):  # letters go into it
             shown = [(" enter", "key"), (" keeps the filter ", "muted"), (" esc", "key"), (" drops it ", "muted")]
         screen.query_one("#footer", OneLine).set(shown)

@@ -119,14 +119,17 @@ class Detail(TextLines):
         return title, [(f"{side} ", "muted")] if side else []
 
     def _title(self, id: str, parent: str, current: Tab, room: int) -> list[Span]:
-        """Whose tabs these are, and the tabs; closer together, then without the parent, where there is little room."""
+        """Whose tabs these are, and the tabs; closer together, without the parent, without the name, as room gets less."""
         wide = [(f"[{each}]" if each is current else f" {each} ", each is current) for each in TABS]
         close = [(f"[{each}]" if each is current else f" {each}", each is current) for each in TABS]
-        for tabs, lead in ((wide, f"{id}{parent}  "), (close, f"{id}{parent} "), (close, f"{id} ")):
+        for tabs, lead in ((wide, f"{id}{parent}  "), (close, f"{id}{parent} "), (close, f"{id} "), (close, " ")):
             if len(lead) + sum(len(text) for text, _ in tabs) <= room:
                 break
         while tabs[0][1] is False and len(lead) + _cells_to_current(tabs) > room:
             tabs = tabs[1:]  # a narrow pane shows the tab that it is on
+        if len(lead) + sum(len(text) for text, _ in tabs) > room:
+            kept = next(n for n in range(len(tabs), 0, -1) if n == 1 or len(lead) + _cells(tabs[:n]) + 2 <= room)
+            tabs = [*tabs[:kept], (f" {self.glyphs.cut}", False)]  # more of them, by the same keys
         return [(lead, ""), *((text, "key" if chosen else "muted") for text, chosen in tabs)]
 
     def _sides(self, tab: Tab) -> Sequence[str]:
@@ -261,6 +264,10 @@ class Detail(TextLines):
     def text(self) -> str:
         """What is shown, as plain text."""
         return "\n".join(line if isinstance(line, str) else "".join(part for part, _ in line) for line in self.lines)
+
+
+def _cells(tabs: Sequence[tuple[str, bool]]) -> int:
+    return sum(len(text) for text, _ in tabs)
 
 
 def _cells_to_current(tabs: Sequence[tuple[str, bool]]) -> int:

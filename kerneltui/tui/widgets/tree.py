@@ -212,14 +212,15 @@ class TreeList(LineList):
         return spans + figures
 
     def _figures(self, tally: Tally, room: int) -> list[Span]:
-        """Counts in words, as many as fit, what is going on first to stay."""
+        """Counts in words, in letters where there is no room for words; what is going on first to stay."""
         counts = ((tally.ok, "ok", "ok"), (tally.running, "run", "run"), (tally.fail, "fail", "muted" if tally.ok else "fail"),
                   (tally.waiting, "wait", "wait"))  # fmt: skip
         parts: list[Span] = []
         gap = "  " if room > 20 else " "
         for count, name, token in counts:
-            text = f"{gap}{count} {name}"
-            if count and len(text) <= room:
+            texts = (f"{gap}{count} {name}", f"{gap}{count}{name[0]}") if count else ()
+            text = next((text for text in texts if len(text) <= room), "")
+            if text:
                 parts.append((text, token))
                 room -= len(text)
         return parts
