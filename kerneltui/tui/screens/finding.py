@@ -26,6 +26,7 @@ LEGEND = (  # a mark of the tree, and what it means in lines of at most 62 colum
     ("1.43\u00d7", ("so many times as fast as PyTorch eager; under 1 is slower",)),
     ("*1.43\u00d7", ("the best of the search",)),
     ("56r  96K", ("registers of a thread, bytes of shared memory of a block",)),
+    ("10 ok 4f", ("of a round or an idea: fine, failed; 2r running, 3w waiting",)),
     ("FAIL", ("no usable kernel, and why: policy, compile, launch, wrong,", "timeout, memory")),
     ("SUSP", ("correct, but refused or too fast to believe: its Trust tab says",)),
     ("NONE", ("the author gave no code",)),
