@@ -5,7 +5,7 @@ from __future__ import annotations
 from kerneltui.tui import words
 from kerneltui.tui.model import Model
 from kerneltui.tui.outline import NodeKind, Row
-from kerneltui.tui.passages import paragraph
+from kerneltui.tui.passages import field_line, field_lines, paragraph
 from kerneltui.tui.render import Glyphs, cut, one_line
 from kerneltui.tui.timings import time_strip
 from kerneltui.tui.widgets.linelist import Line
@@ -17,7 +17,7 @@ def strip_lines(model: Model, row: Row | None, glyphs: Glyphs, width: int) -> li
     """Five lines on a row, where there is no room for the detail pane."""
     rule: Line = [(glyphs.across * width, "plot-axis")]
     if row is None:
-        return [rule]
+        return [rule, *_search_lines(model, width)]
     if row.kind is not NodeKind.VARIANT:
         return [rule, *_group_lines(model, row, glyphs, width)]
     variant = model.tree.variants[row.id]
@@ -33,6 +33,21 @@ def strip_lines(model: Model, row: Row | None, glyphs: Glyphs, width: int) -> li
         rule,
         head,
         [(f" {words.outcome_text(variant) or variant.state}", words.state_token(variant)), (f"  {reason}", "")],
+    ]
+
+
+def _search_lines(model: Model, width: int) -> list[Line]:
+    """What is going to be searched, while nothing has been found."""
+    problem, settings = model.problem, model.tree.settings
+    widths = f"{settings.rounds} rounds, {settings.ideas} ideas a parent, {settings.variants} variants an idea"
+    authors = ", ".join(
+        each.name or (f"{each.kind}:{each.model}" if each.model else each.kind) for each in settings.authors
+    )
+    return [
+        [(f" {one_line(problem.title or problem.name)}", "round"), (f"  {problem.dtype}", "muted")],
+        field_line("search", widths),
+        *field_lines("authors", authors, width)[:1],
+        *field_lines("budget", words.budget_text(settings.budget), width)[:1],
     ]
 
 

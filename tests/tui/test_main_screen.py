@@ -6,10 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from conftest import OpenApp, screen_text, wait_for
 from textual.widgets import Input, TextArea
 
 import sessions
+from kerneltui.cli import group
 from kerneltui.records import DecisionKind, IdeaStatus, Outcome, SessionState, Stage, Variant, VariantState, Verdict
 from kerneltui.store import Store
 from kerneltui.tui.actions import ACTIONS
@@ -636,3 +638,13 @@ async def test_without_a_session_only_keys_that_do_something_are_shown(session: 
         assert "quit" in last and "prune" not in last
         away.rename(session)
         await wait_for(pilot, lambda: "prune" in screen_text(pilot).rstrip().splitlines()[-1])
+
+
+async def test_an_empty_session_says_what_will_be_searched(tmp_path: Path, open_app: OpenApp) -> None:
+    folder = tmp_path / "sessions" / "empty"
+    done = CliRunner().invoke(group, ["new", "softmax", "--name", "empty", "--no-check"])
+    assert 0 == done.exit_code, done.output
+    async with open_app(folder, 80, 24) as pilot:
+        await wait_for(pilot, lambda: "variants an idea" in screen_text(pilot))
+        assert "Softmax over wide rows" in screen_text(pilot)
+        assert "S starts the search" in screen_text(pilot)
