@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Coroutine
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -35,6 +36,9 @@ class Bench:
         **changes: Any,
     ) -> None:
         self.folder = folder
+        # Locks of our own: another session on this machine may not make a test wait.
+        self.runtime = os.environ.get("XDG_RUNTIME_DIR")
+        os.environ["XDG_RUNTIME_DIR"] = str(folder)
         path = folder / f"{name}.py"
         path.write_text(reference)
         self.problem = replace(load_problem(path), **changes)
@@ -105,3 +109,6 @@ class Bench:
         """Stop the judge."""
         self.run(self.evaluator.aclose())
         self.loop.close()
+        os.environ.pop("XDG_RUNTIME_DIR")
+        if self.runtime is not None:
+            os.environ["XDG_RUNTIME_DIR"] = self.runtime
