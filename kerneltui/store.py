@@ -155,7 +155,8 @@ class Store:
             db = _connect(path, shared=shared)
             version = int(db.execute("PRAGMA user_version").fetchone()[0])
         except sqlite3.Error as error:
-            raise SessionError(f"{path}: cannot be read as a session: {error}.") from error
+            hint = "Put a copy of it back, or open another session."
+            raise SessionError(f"{path}: cannot be read as a session: {error}. {hint}") from error
         if version > SCHEMA_VERSION:
             db.close()
             raise SessionError(

@@ -75,7 +75,7 @@ ACTIONS: tuple[Action, ...] = (
            twin="resume SESSION", command="resume"),
     Action(id="engine.budget", keys=("b",), title="change rounds and caps: usd 40, rounds +2, wall 2h", short="budget", group="engine",
            decision=K.BUDGET, twin="budget SESSION NAME=VALUE", argument="NAME VALUE", command="budget"),
-    Action(id="engine.start", keys=("S",), title="start the engine, if none runs", group="engine",
+    Action(id="engine.start", keys=("S",), title="start the engine, if none runs", short="start", group="engine",
            twin="run SESSION", command="start"),
     Action(id="engine.log", keys=(), title="open the engine's log", group="engine", command="engine log"),
     Action(id="engine.stop", keys=("Q",), title="stop the search and close (asks)", group="engine", decision=K.STOP,
@@ -146,6 +146,8 @@ ACTIONS: tuple[Action, ...] = (
 FOOTER = ("node.open", "branch.prune", "edit.undo", "idea.edit", "kernel.inject", "view.filter", "branch.pin", "node.retry",
           "view.diff", "engine.pause", "result.export", "view.failures", "node.note", "idea.add", "engine.budget", "copy.yank",
           "view.times")  # fmt: skip
+FOOTER_UNREAD = ("view.back",)  # no session can be shown
+FOOTER_EMPTY = ("engine.start", "kernel.inject", "idea.add", "engine.budget")  # nothing has been found yet
 FOOTER_DETAIL = ("view.back", "view.next_tab")  # then those of the tab, then the rest
 FOOTER_TABS: Mapping[str, tuple[str, ...]] = {
     "Code": ("kernel.fork", "view.wrap", "view.machine_code", "copy.yank"),

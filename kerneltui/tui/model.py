@@ -232,6 +232,10 @@ class Model:
         wanted = self.tree.status.state in (SessionState.RUNNING, SessionState.PAUSED)
         return wanted and not self.engine_alive and self.lag_s(now) > LAG_GONE_S
 
+    def is_empty(self) -> bool:
+        """Whether nothing stands in the tree yet."""
+        return not self.tree.ideas and not self.tree.variants
+
     def is_resting(self) -> bool:
         """Whether nobody is at work: never started, finished, stopped or gone."""
         status = self.tree.status

@@ -232,15 +232,13 @@ def event_line(event: Event, model: Model) -> Line:
 # --------------------------------------------------------------------------- footer
 
 
-def footer(width: int, pane: Pane = Pane.TREE, tab: str = "", *, nothing: bool = False) -> list[Span]:
+def footer(width: int, pane: Pane = Pane.TREE, tab: str = "", *, only: Sequence[str] = ()) -> list[Span]:
     """As many keys as fit of those that do something here; quit, commands and keys always among them.
 
-    `nothing`: no session can be shown, and these three are all that does something.
+    `only`: beside these three nothing else does something, whatever the pane.
     """
-    wanted = () if nothing else FOOTER_PANES.get(pane, FOOTER)
-    if nothing:
-        pane = Pane.TREE
-    if pane is Pane.DETAIL:
+    wanted = only or FOOTER_PANES.get(pane, FOOTER)
+    if pane is Pane.DETAIL and not only:
         wanted = tuple(dict.fromkeys((*FOOTER_DETAIL, *FOOTER_TABS.get(tab, ()), *FOOTER_DETAIL_REST)))
     tail = _keys(FOOTER_LAST)
     room = width - sum(len(text) for text, _ in tail)

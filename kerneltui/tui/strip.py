@@ -44,7 +44,10 @@ def _search_lines(model: Model, width: int) -> list[Line]:
         each.name or (f"{each.kind}:{each.model}" if each.model else each.kind) for each in settings.authors
     )
     return [
-        [(f" {one_line(problem.title or problem.name)}", "round"), (f"  {problem.dtype}", "muted")],
+        [
+            (f" {one_line(problem.title or problem.name)}", "round"),
+            (f"  {problem.dtype}, device {', '.join(settings.devices) or settings.device}", "muted"),
+        ],
         field_line("search", widths),
         *field_lines("authors", authors, width)[:1],
         *field_lines("budget", words.budget_text(settings.budget), width)[:1],

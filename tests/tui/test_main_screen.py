@@ -16,6 +16,7 @@ from kerneltui.records import DecisionKind, IdeaStatus, Outcome, SessionState, S
 from kerneltui.store import Store
 from kerneltui.tui.actions import ACTIONS
 from kerneltui.tui.details import Tab
+from kerneltui.tui.screens.home import HomeScreen
 from kerneltui.tui.screens.main import MainScreen
 
 SIZES = [(80, 24), (100, 30), (160, 48)]
@@ -624,8 +625,12 @@ async def test_a_hundred_columns_lose_no_count_and_no_tab(session: Path, open_ap
         await wait_for(pilot, lambda: "[Code]" in screen_text(pilot))
         rounds = [line for line in screen_text(pilot).splitlines() if "round 2 " in line]
         assert any("10 ok 4f" in line for line in rounds), rounds
-        (tabs,) = [line for line in screen_text(pilot).splitlines() if "[Code]" in line]
-        assert "Trust Profile Idea …" in tabs, "more of them, by the same keys"
+        screen = pilot.app.screen
+        for tab in Tab:  # the chosen one in brackets, whatever else would stand in the line
+            screen.show_tab(tab)
+            await wait_for(pilot, lambda tab=tab: f"[{tab}]" in screen_text(pilot))
+            (tabs,) = [line for line in screen_text(pilot).splitlines() if f"[{tab}]" in line]
+            assert all(str(each) in tabs for each in Tab), tabs
 
 
 async def test_without_a_session_only_keys_that_do_something_are_shown(session: Path, open_app: OpenApp) -> None:
@@ -635,9 +640,33 @@ async def test_without_a_session_only_keys_that_do_something_are_shown(session: 
         await pilot.app.push_screen(MainScreen(session))
         await wait_for(pilot, lambda: "no session here" in screen_text(pilot))
         last = screen_text(pilot).rstrip().splitlines()[-1]
-        assert "quit" in last and "prune" not in last
+        assert "esc back  q quit" in last and "prune" not in last
+        assert "reading" not in screen_text(pilot), "it cannot be read"
+        await pilot.press("x")
+        await wait_for(pilot, lambda: "esc shows all sessions" in screen_text(pilot))
         away.rename(session)
         await wait_for(pilot, lambda: "prune" in screen_text(pilot).rstrip().splitlines()[-1])
+
+
+@pytest.mark.parametrize("keys", [("escape",), ("colon", *"home", "enter")])
+async def test_without_a_session_the_others_can_be_reached(
+    tmp_path: Path, open_app: OpenApp, keys: tuple[str, ...]
+) -> None:
+    async with open_app(None, 80, 24) as pilot:
+        await pilot.app.push_screen(MainScreen(tmp_path / "gone"))
+        await wait_for(pilot, lambda: "cannot be read" in screen_text(pilot))
+        await pilot.press(*keys)
+        await wait_for(pilot, lambda: isinstance(pilot.app.screen, HomeScreen))
+
+
+async def test_a_long_event_says_that_it_goes_on(session: Path, open_app: OpenApp) -> None:
+    with Store.open(session, write=True) as store:
+        store.add_event("engine", "note", "long " * 40)
+    async with open_app(session, 100, 30) as pilot:
+        await pilot.press("6")
+        await wait_for(pilot, lambda: "long long" in screen_text(pilot))
+        (line,) = [line for line in screen_text(pilot).splitlines() if "long long" in line]
+        assert line.endswith("…")
 
 
 async def test_an_empty_session_says_what_will_be_searched(tmp_path: Path, open_app: OpenApp) -> None:
@@ -646,5 +675,7 @@ async def test_an_empty_session_says_what_will_be_searched(tmp_path: Path, open_
     assert 0 == done.exit_code, done.output
     async with open_app(folder, 80, 24) as pilot:
         await wait_for(pilot, lambda: "variants an idea" in screen_text(pilot))
-        assert "Softmax over wide rows" in screen_text(pilot)
+        assert "Softmax over wide rows  float32, device auto" in screen_text(pilot)
+        last = screen_text(pilot).rstrip().splitlines()[-1]
+        assert "S start" in last and "prune" not in last
         assert "S starts the search" in screen_text(pilot)

@@ -21,6 +21,10 @@ from kerneltui.tui.widgets.detail import BESIDE_FROM
 if TYPE_CHECKING:
     from kerneltui.tui.screens.dialogs import Editor
 
+WITHOUT_A_SESSION = frozenset(
+    {"app.quit", "app.help", "app.palette", "app.redraw", "view.home", "view.theme", "view.screenshot"}
+)
+
 
 class Deeds(Openings, Taking):
     """Half of the main screen: one method per action that is more than a decision."""
@@ -38,10 +42,10 @@ class Deeds(Openings, Taking):
     def act(self, id: str, argument: str = "") -> None:
         """Carry out an action of the table."""
         screen = self.screen_
-        if screen._model is None and id not in ("app.quit", "app.help", "app.redraw"):
-            screen.say("the session is still being read", "muted")
+        if screen._model is None and id not in WITHOUT_A_SESSION:
+            self._act_without_a_session(id)
             return
-        simple = self._hands().get(id)
+        simple = self._hands().get(id) if screen._model is not None else None
         if simple is not None:
             simple(argument)
             return
@@ -49,6 +53,14 @@ class Deeds(Openings, Taking):
             screen.go_to_pane(list(Pane)[int(id[-1]) - 1])
             return
         getattr(self, "act_" + id.replace(".", "_"))(*([argument] if by_id(id).argument else []))
+
+    def _act_without_a_session(self, id: str) -> None:
+        screen = self.screen_
+        if id == "view.back" and screen.trouble:
+            self.act_view_home()
+        else:
+            wait = "cannot be read yet; esc shows all sessions" if screen.trouble else "is still being read"
+            screen.say(f"the session {wait}", "muted")
 
     def _hands(self) -> dict[str, Callable[[str], None]]:
         hands = self.screen_.hands

@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING, cast
 
 from kerneltui.tui import panels, words
+from kerneltui.tui.actions import FOOTER_EMPTY, FOOTER_UNREAD
 from kerneltui.tui.arrange import Pane
 from kerneltui.tui.render import cut, one_line, wrap
 from kerneltui.tui.strip import strip_lines
@@ -78,7 +79,12 @@ class Painting:
             lines = panels.banner(screen.model, screen.trouble, screen.glyphs, now, width, screen._last_words)
         elif screen.trouble:
             lines = [[(" " + line, "error")] for line in wrap(one_line(screen.trouble), screen.size.width - 2)]
-            lines.append([(" It is tried again every two seconds. q closes; : and `home` show all sessions.", "muted")])
+            lines.append(
+                [(" It is read again every two seconds. ", "muted"), ("esc", "key"), (" shows all sessions", "")]
+            )
+            screen.query_one("#header", OneLine).set(
+                [(f" {one_line(screen.feed.folder.name)} ", "round"), (" cannot be read", "error")]
+            )
             screen.paint_footer()
         if screen.size.height < 30 and screen._model is not None:
             lines = lines[: 2 if screen.model.engine_gone() else 1]
@@ -121,8 +127,12 @@ class Painting:
     def paint_footer(self) -> None:
         """Keys that fit, of those that do something in the pane and its tab."""
         screen = self._painted
-        nothing = screen._model is None and bool(screen.trouble)
-        shown = panels.footer(screen.size.width, screen.pane, screen.detail.shown_tab, nothing=nothing)
+        only: tuple[str, ...] = ()
+        if screen._model is None and screen.trouble:
+            only = FOOTER_UNREAD
+        elif screen._model is not None and screen.pane is Pane.TREE and screen.model.is_empty():
+            only = FOOTER_EMPTY
+        shown = panels.footer(screen.size.width, screen.pane, screen.detail.shown_tab, only=only)
         if screen.query_one("#filter-line").has_class("-shown"):  # letters go into it
             shown = [(" enter", "key"), (" keeps the filter ", "muted"), (" esc", "key"), (" drops it ", "muted")]
         screen.query_one("#footer", OneLine).set(shown)
@@ -144,4 +154,4 @@ class Painting:
         if screen.query_one("#detail-pane").display:
             left, right = screen.detail.show_node(screen.model, row)
             screen.title_of(Pane.DETAIL).set([(" 2", ""), *left], [("  ", ""), *right])
-            screen.paint_footer()
+        screen.paint_footer()

@@ -19,7 +19,8 @@ from kerneltui.tui.widgets.linelist import Line, Span, TextLines
 TABS = tuple(Tab)
 BESIDE_FROM = 100  # columns that a diff side by side needs
 SOURCE_LINE = re.compile(r"\b[\w.-]+\.(?:cu|cpp|py)(?:\((\d+)\)|:(\d+))")  # kernel.cu(27), kernel.cpp:27:5
-TITLE_CELLS = 5  # the pane's number, and what keeps both ends of its title apart
+NUMBER_CELLS = 2  # the pane's number before its title
+GAP_CELLS = 3  # what keeps both ends of a title apart, and the margin
 WRAP_LIMIT = 20_000  # lines; more would hold up a key
 
 
@@ -112,9 +113,11 @@ class Detail(TextLines):
         else:
             self._fill(model, subject, tab, width, key)
         parent = f" {self.glyphs.arrow} {subject.parent.id}" if subject.parent else ""
-        for side in self._sides(tab):  # the first that leaves room for the tabs
-            title = self._title(f" {variant.id}", parent, tab, width - len(side) - TITLE_CELLS)
-            if sum(len(text) for text, _ in title) + len(side) + TITLE_CELLS <= width:
+        room = self.outer_size.width - NUMBER_CELLS
+        for side in self._sides(tab):  # the first that leaves room for every tab
+            left = room - len(side) - (GAP_CELLS if side else 0)
+            title = self._title(f" {variant.id}", parent, tab, left)
+            if sum(len(text) for text, _ in title) <= left:
                 break
         return title, [(f"{side} ", "muted")] if side else []
 
@@ -125,11 +128,6 @@ class Detail(TextLines):
         for tabs, lead in ((wide, f"{id}{parent}  "), (close, f"{id}{parent} "), (close, f"{id} "), (close, " ")):
             if len(lead) + sum(len(text) for text, _ in tabs) <= room:
                 break
-        while tabs[0][1] is False and len(lead) + _cells_to_current(tabs) > room:
-            tabs = tabs[1:]  # a narrow pane shows the tab that it is on
-        if len(lead) + sum(len(text) for text, _ in tabs) > room:
-            kept = next(n for n in range(len(tabs), 0, -1) if n == 1 or len(lead) + _cells(tabs[:n]) + 2 <= room)
-            tabs = [*tabs[:kept], (f" {self.glyphs.cut}", False)]  # more of them, by the same keys
         return [(lead, ""), *((text, "key" if chosen else "muted") for text, chosen in tabs)]
 
     def _sides(self, tab: Tab) -> Sequence[str]:
@@ -264,15 +262,6 @@ class Detail(TextLines):
     def text(self) -> str:
         """What is shown, as plain text."""
         return "\n".join(line if isinstance(line, str) else "".join(part for part, _ in line) for line in self.lines)
-
-
-def _cells(tabs: Sequence[tuple[str, bool]]) -> int:
-    return sum(len(text) for text, _ in tabs)
-
-
-def _cells_to_current(tabs: Sequence[tuple[str, bool]]) -> int:
-    """Columns up to the end of the chosen tab."""
-    return sum(len(text) for text, _ in tabs[: 1 + next(at for at, tab in enumerate(tabs) if tab[1])])
 
 
 def _node(key: object) -> object:

@@ -8,7 +8,7 @@ from rich.segment import Segment
 
 from kerneltui.records import Event
 from kerneltui.tui import panels
-from kerneltui.tui.clip import clip
+from kerneltui.tui.clip import clip_marked
 from kerneltui.tui.model import Model
 from kerneltui.tui.widgets.linelist import LineList
 
@@ -61,4 +61,5 @@ class EventList(LineList):
 
     def draw(self, row: int, left: int, width: int) -> list[Segment]:
         assert self.model is not None
-        return clip(panels.event_line(self.events[row], self.model), left, width, self.style_of)
+        mark: str = self.app.glyphs.cut  # type: ignore[attr-defined]
+        return clip_marked(panels.event_line(self.events[row], self.model), left, width, self.style_of, mark)
