@@ -141,7 +141,7 @@ def _term(match: re.Match[str], now: float, calls: Mapping[int, Call]) -> Test:
         return _number(name, lambda v: _cost_usd(v, calls), op, value, column)
     if name in _NUMBERS:
         return _number(name, _NUMBERS[name], op, value, column)
-    if op not in (":", "="):
+    if op not in (":", "=") and name in NAMES:
         raise FilterProblem(f"{name} is no number; write {name}:{value}", column)
     tests: dict[str, Callable[[str, int, float], Test]] = {
         "state": lambda value, column, now: _choice("state", _STATES, value, column),

@@ -49,6 +49,7 @@ def test_terms(text: str, found: str) -> None:
         ("ab state:okay", "state: is one of ok, fail, run, wait; did you mean ok?", 3),
         ("us<fast", "us wants a number, not 'fast'", 0),
         ("state>ok", "state is no number; write state:ok", 0),
+        ("spee>1.5", "no filter called spee:; did you mean speed?", 0),
         ("/(/", "the expression cannot be read: missing ), unterminated subpattern at position 0", 0),
         ("since:soon", "since: wants 30s, 10m, 2h or 1d", 0),
         ("ab code:", "code: needs a text or a /regex/", 3),
