@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from conftest import OpenApp, screen_text, wait_for
 from rich.color import ColorType
 from textual.color import Color
 
@@ -85,3 +86,20 @@ def test_a_persons_theme_fills_in_from_another_and_names_its_mistakes(
 def test_an_unknown_theme_names_those_there_are() -> None:
     with pytest.raises(SettingsError, match=r"no theme called 'kt-drak'; there are .*kt-dark"):
         theme.load_look("kt-drak")
+
+
+@pytest.mark.parametrize("name", TRUE_COLOUR)
+async def test_an_editor_can_be_read(name: str, session: Path, open_app: OpenApp) -> None:
+    """Line numbers and what stands in an empty field have colours of the library's own."""
+    async with open_app(session, 100, 30, theme=name) as pilot:
+        await pilot.press("i")
+        await wait_for(pilot, lambda: "path of a file" in screen_text(pilot))
+        weak = {}
+        for strip in pilot.app.screen._compositor.render_strips():
+            for segment in strip:
+                style = segment.style
+                if segment.text.strip() and style and style.color and style.bgcolor:
+                    front, behind = style.color.triplet, style.bgcolor.triplet
+                    if front and behind and contrast(Color(*front), Color(*behind)) < 4.5:
+                        weak[segment.text] = style
+        assert weak == {}
