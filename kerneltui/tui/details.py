@@ -211,6 +211,11 @@ def lineage_lines(model: Model, variant: Variant, glyphs: Glyphs) -> list[Line]:
 # --------------------------------------------------------------------------- prompt
 
 
+def _call_cost(usd: float | None) -> str:
+    """One call may cost less than a cent."""
+    return f"${usd:.4f}" if usd is not None and 0 < usd < 0.01 else words.money_text(usd)
+
+
 def prompt_lines(call: Call | None, width: int) -> list[Line]:
     """Exactly what was asked and answered, and what it cost."""
     if call is None:
@@ -222,7 +227,7 @@ def prompt_lines(call: Call | None, width: int) -> list[Line]:
     found: list[Line] = [
         field_line("author", f"{call.author} {call.model}, {call.purpose}, {call.state}"),
         field_line("tokens", tokens),
-        field_line("cost", words.money_text(call.cost_usd) + (f", {call.latency_s:.1f} s" if call.latency_s else "")
+        field_line("cost", _call_cost(call.cost_usd) + (f", {call.latency_s:.1f} s" if call.latency_s else "")
                    + (f", {call.retries} retries" if call.retries else "")),
     ]  # fmt: skip
     if call.finish_reason:

@@ -156,6 +156,8 @@ def test_prompt_tab_shows_what_was_sent_and_what_it_cost(model: Model) -> None:
     shown = text(details.prompt_lines(model.call(call), 80))
     for wanted in ("4,200 in + 1,900 out + 800 reasoning", "$0.02, 18.4 s", "Propose ideas for softmax.", "prompt, "):
         assert wanted in shown
+    cheap = replace(model.call(call), cost_usd=0.0024)
+    assert "$0.0024, 18.4 s" in text(details.prompt_lines(cheap, 80))
     assert "nothing was sent" in text(details.prompt_lines(None, 80))
 
 
