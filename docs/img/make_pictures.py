@@ -43,6 +43,8 @@ PICTURES = (
     ("marks", 80, 24, "kt-ansi", ("question_mark", "G")),
     ("review", 110, 30, "kt-dark", ("V",)),  # of a session with `review = true`
     ("waiting", 110, 30, "kt-dark", ("4",)),  # of a session whose provider asks to wait
+    # of a session that tests/provider_server.py answers, with kernels of a playbook
+    ("prompt", 100, 40, "kt-dark", ("B", "t", *["right_square_bracket"] * 4, "enter", *["ctrl+d"] * 5)),
     (
         "setup",
         110,
