@@ -43,7 +43,7 @@ def make_diff(before: str, after: str) -> Diff:
             found += [_line(None, n, "+", new[n], "diff-add") for n in range(c, d)]
             removed, added = removed + b - a, added + d - c
     if not found:
-        found = [[("the same text", "muted")]]
+        found = [[(" the same text", "muted")]]
     return Diff(lines=found, hunks=hunks, added=added, removed=removed)
 
 
@@ -70,7 +70,7 @@ def make_beside(before: str, after: str, width: int) -> Diff:
                               (right[0], "line-number"), (right[1], tokens[1])])  # fmt: skip
             if kind != "equal":
                 removed, added = removed + b - a, added + d - c
-    return Diff(lines=found or [[("the same text", "muted")]], hunks=hunks, added=added, removed=removed)
+    return Diff(lines=found or [[(" the same text", "muted")]], hunks=hunks, added=added, removed=removed)
 
 
 def _cell(texts: list[str], at: int, end: int, sign: str, width: int) -> tuple[str, str]:

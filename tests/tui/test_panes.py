@@ -316,7 +316,7 @@ def test_diff_counts_and_hunks() -> None:
     assert (diff.added, diff.removed, len(diff.hunks)) == (1, 2, 2)
     assert text([diff.lines[0]]) == "@@ -3,7 +3,7 @@"
     assert "    6      - line 5" in text(diff.lines) and "         6 + line five" in text(diff.lines)
-    assert text(diffs.make_diff("a\n", "a\n").lines) == "the same text"
+    assert text(diffs.make_diff("a\n", "a\n").lines) == " the same text"
 
 
 def test_colours_keep_the_text() -> None:
