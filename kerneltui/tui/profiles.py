@@ -73,7 +73,7 @@ def _kernel(kernel: KernelProfile, by_launch: bool, glyphs: Glyphs, width: int) 
 
 
 def _figure(figure: Figure, glyphs: Glyphs, width: int) -> Line:
-    name = fit(one_line(figure.name), NAME_CELLS if width >= 64 else 22, glyphs.cut)
+    name = fit(one_line(figure.name), min(NAME_CELLS, max(22, width - VALUE_CELLS - 4)), glyphs.cut)
     line: list[tuple[str, str]] = [(f"  {name} ", "muted"), (right(figure_text(figure), VALUE_CELLS), "number")]
     room = min(BAR_CELLS, width - NAME_CELLS - VALUE_CELLS - 6)
     if figure.unit == "%" and room >= 6:

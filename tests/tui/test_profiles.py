@@ -40,6 +40,14 @@ def test_kernels_have_their_figures_and_bars() -> None:
     assert max(map(len, narrow)) <= 40
 
 
+def test_half_of_a_hundred_columns_has_room_for_a_name() -> None:
+    long = Figure(name="512-bit vectors in the code", value=55.0, unit="%")
+    found = replace(FOUND, kernels=(replace(ROWS, figures=(long,)),))
+    shown = texts(profile_lines(ROW, found, "", ASCII, 48))
+    assert any(long.name in line for line in shown)
+    assert max(map(len, shown)) <= 48
+
+
 def test_without_a_profile_the_key_is_named() -> None:
     assert "% counts what it does" in texts(profile_lines(ROW, None, "", ASCII, 80))[0]
     assert [" Nothing to profile: there is no code."] == texts(
