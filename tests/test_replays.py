@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 from kerneltui.judge.bench import RING_LEAST, RING_MOST, TURN_BYTES_CUDA, ring_size
-from kerneltui.judge.cuda import RunnerEnqueued, RunnerReplays
+from kerneltui.judge.cuda import ANCHOR_EVERY, LEAD_LAUNCHES, Anchor, RunnerEnqueued, RunnerReplays, RunnerWaited
 from kerneltui.judge.pairs import EMPTY_MOST_S
 
 CUDA = torch.device("cuda")
@@ -45,8 +46,10 @@ class Device:
             run_up = fields.get("run_up", 0)
             self.spend(self.lined[:run_up])
             self.answer = self.spend(self.lined[run_up:])
+        elif operation == "calls":
+            self.answer = self.spend(self.lined)
         elif operation == "lead_in":
-            self.answer = {"elapsed_ns": 1e6, "code": 0}
+            self.answer = self.spend([RING - 1] * LEAD_LAUNCHES)
 
     def receive(self, deadline_s: float) -> dict[str, Any]:
         return self.answer
@@ -90,9 +93,10 @@ def test_a_slice_meets_every_entry_once_and_new() -> None:
     assert sorted(side.order) == list(range(RING - 1))
 
 
-def test_calls_meet_no_entry_twice() -> None:
+@pytest.mark.parametrize("kind", [RunnerEnqueued, RunnerWaited])
+def test_calls_meet_no_entry_twice(kind: type[RunnerEnqueued]) -> None:
     lazy = Device(1.0, again=0.01)
-    side = RunnerEnqueued(lazy, RING, lambda: 10.0, Between(lazy))  # type: ignore[arg-type]
+    side = kind(lazy, RING, lambda: 10.0, Between(lazy))  # type: ignore[arg-type]
     assert RING - 1 == side.slice(1000).launches
     assert pytest.approx(EACH_S * 1e6) == side.slice(1000).each_us
 
@@ -126,3 +130,40 @@ def test_a_ring_on_a_gpu_is_long_enough_for_a_turn(set_bytes: int, sets: int) ->
 
 def test_a_small_gpu_keeps_most_of_its_memory() -> None:
     assert 8 << 30 >= 7 * (64 << 20) * ring_size(64 << 20, 40 << 20, 8 << 30, CUDA)
+
+
+def test_a_warm_time_is_believed_only_where_it_can_be_true() -> None:
+    warm, lying, broken = Device(1.0, again=0.5), Device(3.0), Device(math.nan)
+    assert pytest.approx(EACH_S * 0.5e6) == replays(warm).warm_us(EACH_S * 1e6)
+    assert replays(lying).warm_us(EACH_S * 1e6) is None, "it claims more than passed"
+    assert replays(broken).warm_us(EACH_S * 1e6) is None
+
+
+class Times(Anchor):
+    """An anchor whose two sides take what a test says."""
+
+    def __init__(self, theirs: list[float]) -> None:
+        self.asked, self.found, self.ratios, self.answers = 0, "", [], iter(theirs)
+
+    def ours_s(self) -> float:
+        return 1.0
+
+    def theirs_s(self) -> float:
+        return next(self.answers)
+
+
+def test_pairs_are_disturbed_until_both_sides_agree_again() -> None:
+    anchor = Times([1.003, 1.2, math.nan, 0.999])
+    found = [bool(anchor.disagreement()) for _ in range(4 * ANCHOR_EVERY)]
+    assert [False] * ANCHOR_EVERY + [True] * 2 * ANCHOR_EVERY + [False] * ANCHOR_EVERY == found
+
+
+@pytest.mark.parametrize(("theirs", "result"), [([1.003, 0.998], "pass"), ([0.8, 0.8], "fail"), ([math.nan], "fail")])
+def test_clocks_that_do_not_agree_are_a_failed_check(theirs: list[float], result: str) -> None:
+    anchor = Times(theirs)
+    assert anchor.check() is None
+    for _ in range(ANCHOR_EVERY * (len(theirs) - 1) + 1):
+        anchor.disagreement()
+    check = anchor.check()
+    assert check is not None
+    assert result == check.result

@@ -173,6 +173,7 @@ def judge_environment(device: Device, folder: Path | None = None) -> dict[str, s
         extra["TMPDIR"] = str(folder)
     # Threads that spin between calls would take the cores from the other side of a pair.
     extra |= {"OMP_NUM_THREADS": str(cores), "OMP_WAIT_POLICY": "passive"}
-    # Neither side of a pair pays for pages anew at every call: glibc gives them back to the kernel, and asks again.
-    extra |= {"MALLOC_MMAP_THRESHOLD_": str(1 << 30), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
+    # glibc's malloc keeps what is freed, here and in modules' runners: otherwise one side of a pair pays for every large
+    # output in page faults, and the other does not.
+    extra |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 50)}
     return clean_environment(extra | device_environment(device), home=os.environ.get("HOME", "/nonexistent"))

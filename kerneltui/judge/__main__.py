@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
 import sys
@@ -18,15 +17,6 @@ from kerneltui.judge.runners import adopt_orphans
 from kerneltui.judge.wire import Wire
 
 log = logging.getLogger(__name__)
-
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
-
-
-def keep_freed_memory() -> None:
-    """Let malloc keep what is freed: otherwise eager's every large output is paid for in page faults, a candidate's not."""
-    libc = ctypes.CDLL(None)
-    libc.mallopt(M_MMAP_MAX, 0)
-    libc.mallopt(M_TRIM_THRESHOLD, -1)
 
 
 def answer_of(desk: Desk, command: dict[str, Any]) -> dict[str, Any]:
@@ -48,7 +38,6 @@ def main() -> int:
     wire = Wire()
     logging.basicConfig(stream=sys.stderr, level=logging.INFO)
     os.umask(0o077)
-    keep_freed_memory()
     adopt_orphans()
     desk = Desk()
     while (command := wire.read_command()) is not None:

@@ -2,6 +2,7 @@
 
 Slice                  one slice: what was claimed, what passed
 claim_doubt            a claim that cannot be
+fastest_us             the fastest of several
 is_short, short_doubt  more passed than was claimed: once, in nearly all slices
 floor_doubt            less was claimed than the kernel counted
 busy_s, waiting_s, run_s   a process's processor time, as the kernel says
@@ -50,6 +51,11 @@ def claim_doubt(found: Slice) -> str:
     if claimed > found.wall_s * 1.001 + 1e-6:
         return f"a slice claims {claimed * 1e3:.3f} ms, yet only {found.wall_s * 1e3:.3f} ms passed"
     return ""
+
+
+def fastest_us(slices: Sequence[Slice]) -> float | None:
+    """Time of one launch in the fastest; None where a claim cannot be true."""
+    return None if any(map(claim_doubt, slices)) else min(found.each_us for found in slices)
 
 
 def unclaimed_s(found: Slice, slack_s: float) -> float:

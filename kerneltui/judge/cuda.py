@@ -12,13 +12,13 @@ from typing import Any
 
 import torch
 
-from kerneltui import stats
 from kerneltui.judge.bench import Set
 from kerneltui.judge.blocks import ANCHOR_BYTES, CudaArena
-from kerneltui.judge.claims import LIE_SHARE, Slice
+from kerneltui.judge.claims import LIE_SHARE, Slice, fastest_us
 from kerneltui.judge.eager import untouched
 from kerneltui.judge.pairs import Between, RunnerCalls, number, visiting_order
 from kerneltui.judge.runners import Runner
+from kerneltui.records import Check, CheckResult
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ RUN_UP_LAUNCHES, RUN_UP_S = 8, 40e-6  # right before it starts, of calls that ta
 LONG_S, LONG_MOST, LONG_TRIES = 0.008, 4000, 3  # of turns without a pause, which bound the claims
 ANCHOR_EVERY, ANCHOR_LAUNCHES, ANCHOR_TRIES = 4, 8, 3
 ANCHOR_OFF_BY = 0.01
+ANCHOR_WORDS = "work that both sides share took"
 THROTTLES = {  # bits of NVML's reasons that make a pair unlike the others
     0x8: "clock slowed by hardware",
     0x20: "software thermal slowdown",
@@ -192,9 +193,9 @@ class RunnerReplays(RunnerCalls):
             f"clock, {claimed * 1e3:.3f} ms by what it claims of single turns"
         )
 
-    def warm_us(self, each_us: float) -> float:
+    def warm_us(self, each_us: float) -> float | None:
         """As in the lead-in, which meets one entry over and over."""
-        return min(self.timed("lead_in", LEAD_LAUNCHES).each_us for _ in range(LONG_TRIES))
+        return fastest_us([self.timed("lead_in", LEAD_LAUNCHES) for _ in range(LONG_TRIES)])
 
     def visit_last(self, each_us: float) -> list[int]:
         """The chain once more, and the entry that leads in."""
@@ -210,30 +211,28 @@ class RunnerEnqueued(RunnerCalls):
     on_host = False
 
     def slice(self, launches: int) -> Slice:
-        """The last entry leads in, and keeps the device busy while the others are enqueued, which are timed."""
+        """The last entry leads in, the others are timed."""
         lead = self.ring - 1
         order = visiting_order(lead, min(launches, lead), self.rng)
         self.between.renew(order)
+        found = self.calls(lead, order)
+        self.between.audit()
+        return found
+
+    def calls(self, lead: int, order: Sequence[int]) -> Slice:
+        """The entry that leads in also keeps the device busy while the others are enqueued."""
         self.lined_up("slice", [lead])
         self.runner.ask("line_up", self.left_s(), order=[lead, *order])
         found = self.timed("slice", len(order), run_up=1)
-        self.between.audit()
         return replace(found, waking_s=self.slack_s + max(0.0, found.each_us / 1e6))
 
 
-class RunnerWaited(RunnerCalls):
-    """Plain calls of the candidate, each waited for, led in by one."""
+class RunnerWaited(RunnerEnqueued):
+    """Plain calls of the candidate, each waited for."""
 
-    on_host = False
-
-    def slice(self, launches: int) -> Slice:
-        lead = self.ring - 1
-        order = visiting_order(lead, min(launches, lead), self.rng)
-        self.between.renew(order)
+    def calls(self, lead: int, order: Sequence[int]) -> Slice:
         self.lined_up("calls", [lead])
-        found = self.lined_up("calls", order)
-        self.between.audit()
-        return found
+        return self.lined_up("calls", order)
 
 
 def chain_length(each_s: float, ring: int) -> int:
@@ -253,19 +252,20 @@ class Anchor:
         self.runner = runner
         self.left_s = left_s
         self.asked = 0
+        self.found = ""  # what the last comparison came to
         self.ratios: list[float] = []  # the runner's time over ours
         self.events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
 
     def disagreement(self) -> str:
-        """Every few pairs: by how much both clocks differ, when that is too much."""
+        """By how much both clocks differ, when that is too much; looked at every few pairs, and true until the next look."""
         self.asked += 1
-        if self.asked % ANCHOR_EVERY != 1:
-            return ""
-        ours, theirs = self.ours_s(), self.theirs_s()
-        self.ratios.append(theirs / ours if ours > 0 else math.inf)
-        if abs(self.ratios[-1] - 1) <= ANCHOR_OFF_BY:
-            return ""
-        return f"work that both sides share took {self.ratios[-1]:.3f} times as long in the candidate's process"
+        if self.asked % ANCHOR_EVERY == 1:
+            ours, theirs = self.ours_s(), self.theirs_s()
+            ratio = theirs / ours if ours > 0 else math.inf
+            self.ratios.append(ratio)
+            agree = abs(ratio - 1) <= ANCHOR_OFF_BY  # False for nan
+            self.found = "" if agree else f"{ANCHOR_WORDS} {ratio:.3f} times as long in the candidate's process"
+        return self.found
 
     def ours_s(self) -> float:
         first, last = self.events
@@ -284,11 +284,14 @@ class Anchor:
         answers = [self.runner.ask("anchor", self.left_s(), **where) for _ in range(ANCHOR_TRIES)]
         return min(number(answer.get("elapsed_ns")) for answer in answers) / 1e9
 
-    def words(self) -> str:
-        """For the list of checks."""
+    def check(self) -> Check | None:
+        """For the list of checks: what the looks came to in the middle."""
         if not self.ratios:
-            return ""
-        return f"the same work took {stats.median(self.ratios):.4f} times as long in both processes' claims"
+            return None
+        middle = sorted(self.ratios)[len(self.ratios) // 2]
+        agree = abs(middle - 1) <= ANCHOR_OFF_BY
+        detail = f"{ANCHOR_WORDS} {middle:.4f} times as long in the candidate's process as in the judge"
+        return Check(name="anchor", result=CheckResult.PASS if agree else CheckResult.FAIL, detail=detail)
 
 
 # --------------------------------------------------------------------------- NVML

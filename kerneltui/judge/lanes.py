@@ -240,7 +240,7 @@ def build_environment() -> dict[str, str]:
     judge's does: eager there is the other side of the pair.
     """
     tools = ("PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER")
-    passed = (*tools, "MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_")
+    passed = (*tools, "MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_")
     found = {name: os.environ[name] for name in passed if name in os.environ}
     return found | {
         "TORCH_EXTENSIONS_DIR": "extensions",

@@ -19,6 +19,7 @@ from kerneltui.judge.claims import (
     Slice,
     busy_s,
     claim_doubt,
+    fastest_us,
     floor_doubt,
     is_short,
     run_s,
@@ -131,11 +132,11 @@ class RunnerCalls:
         self.lined_up("slice", order)
         return order
 
-    def warm_us(self, each_us: float) -> float:
+    def warm_us(self, each_us: float) -> float | None:
         """One call on inputs that it has just been called with: what it takes where they are in the cache."""
         order = [self.ring - 1] * max(WARM_LEAST, min(WARM_MOST, launches_for(each_us, WARM_S)))
         self.lined_up("slice", order[:1])
-        return min(self.lined_up("slice", order).each_us for _ in range(WARM_TRIES))
+        return fastest_us([self.lined_up("slice", order) for _ in range(WARM_TRIES)])
 
     def timed(self, operation: str, launches: int, **fields: Any) -> Slice:
         """One command, between two looks at the judge's clock."""

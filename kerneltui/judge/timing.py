@@ -90,8 +90,8 @@ def measure(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> tuple[Measur
         raise Fallen(Outcome.LAUNCH_ERROR, Stage.TIME, words)
     result = CheckResult.FAIL if pairs.doubt else CheckResult.PASS
     trial.note("wall clock", result, pairs.doubt or "every claim agrees with the judge's own clock")
-    if anchor is not None and anchor.words():
-        trial.note("anchor", CheckResult.PASS, anchor.words())
+    if anchor is not None and (check := anchor.check()) is not None:
+        trial.at.checks.append(check)
     calls = more = warm_us = None
     if not pairs.doubt and not pairs.screened:
         calls = call_pairs(trial, ring, sides, renewal)
@@ -122,7 +122,7 @@ def controls_of(trial: Trial, ring: Sequence[Set]) -> Controls:
 
 
 def anchor_of(trial: Trial) -> Anchor | None:
-    """Where a candidate is replayed by us."""
+    """Where the candidate's process runs code of ours beside it: not a module's."""
     arena = trial.bench.arena
     if not isinstance(arena, CudaArena) or trial.request.module or trial.runner is None:
         return None

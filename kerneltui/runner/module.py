@@ -157,17 +157,11 @@ class ModuleLane:
         return {}
 
     def slice(self, run_up: int = 0) -> dict[str, Any]:
-        """Calls one after another; the last answer of every entry is kept for `deliver`.
-
-        The first ones only keep a GPU busy until the rest is enqueued; there the time is the device's, by events.
-        """
-        calls, last = self.lined[run_up:], self.last
-        self.idle()
+        """Calls one after another; the last answer of every entry is kept for `deliver`. `run_up` is for a GPU."""
         if self.device.type == "cuda":
-            return self.slice_by_events(self.lined[:run_up], calls)
+            return self.slice_by_events(self.lined[:run_up], self.lined[run_up:])
+        calls, last = self.lined, self.last
         with torch.no_grad():
-            for entry, model, arguments in self.lined[:run_up]:
-                last[entry] = model(*arguments)
             start = time.perf_counter_ns()
             for entry, model, arguments in calls:
                 last[entry] = model(*arguments)
@@ -175,6 +169,8 @@ class ModuleLane:
         return {"elapsed_ns": elapsed, "code": 0}
 
     def slice_by_events(self, run_up: Sequence[Call], calls: Sequence[Call]) -> dict[str, Any]:
+        """Time of the device. What runs up keeps it busy until the rest is enqueued, and is not timed."""
+        self.idle()
         first, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
         last = self.last
         with torch.no_grad():

@@ -295,8 +295,7 @@ def session_lines(model: Model, glyphs: Glyphs, width: int) -> list[Line]:
         found += field_lines("floor", words.time_text(float(model.prepared["floor_us"]), glyphs), width)
     widths = f"{settings.rounds} rounds, {settings.ideas} ideas a parent, {settings.variants} variants an idea"
     found += field_lines("search", f"{widths}, beam {settings.beam}", width)
-    names = [each.name or (f"{each.kind}:{each.model}" if each.model else each.kind) for each in settings.authors]
-    found += field_lines("authors", ", ".join(names), width)
+    found += field_lines("authors", words.authors_text(settings), width)
     found += field_lines("budget", words.budget_text(settings.budget), width)
     found += field_lines("folder", words.path_text(model.folder), width)
     notices = [*status.notices, *(str(note) for note in model.prepared.get("notes") or ())]

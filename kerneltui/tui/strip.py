@@ -40,16 +40,13 @@ def _search_lines(model: Model, width: int) -> list[Line]:
     """What is going to be searched, while nothing has been found."""
     problem, settings = model.problem, model.tree.settings
     widths = f"{settings.rounds} rounds, {settings.ideas} ideas a parent, {settings.variants} variants an idea"
-    authors = ", ".join(
-        each.name or (f"{each.kind}:{each.model}" if each.model else each.kind) for each in settings.authors
-    )
     return [
         [
             (f" {one_line(problem.title or problem.name)}", "round"),
             (f"  {problem.dtype}, device {', '.join(settings.devices) or settings.device}", "muted"),
         ],
         field_line("search", widths),
-        *field_lines("authors", authors, width)[:1],
+        *field_lines("authors", words.authors_text(settings), width)[:1],
         *field_lines("budget", words.budget_text(settings.budget), width)[:1],
     ]
 

@@ -13,6 +13,7 @@ from kerneltui.records import (
     IdeaStatus,
     Outcome,
     SessionState,
+    Settings,
     Stage,
     Tree,
     Variant,
@@ -221,6 +222,12 @@ def spend_text(tree: Tree) -> str:
     cap = tree.settings.budget.usd
     text = money_text(known) + ("+?" if unknown else "")
     return text + (f"/{cap:g}" if cap is not None else "")
+
+
+def authors_text(settings: Settings) -> str:
+    """Who writes, by name or by kind and model."""
+    named = (one.name or (f"{one.kind}:{one.model}" if one.model else str(one.kind)) for one in settings.authors)
+    return ", ".join(named)
 
 
 def budget_text(budget: Budget) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from typing import TYPE_CHECKING, cast
 
@@ -124,8 +125,9 @@ class Filtering:
             with Store.open(screen.feed.folder, migrate=False) as store:
                 for term in found.codes:
                     term.found = store.candidates_with(term.pattern)
-        except KernelTuiError as error:
-            screen.app.call_from_thread(screen.say, str(error), "error")
+        except (KernelTuiError, sqlite3.Error) as error:
+            text = f"the sources cannot be searched: {error}; the filter is as it was"
+            screen.app.call_from_thread(screen.say, text, "error")
             return
         if not worker.is_cancelled:
             screen.app.call_from_thread(screen.put_in_force, found)
