@@ -16,7 +16,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,7 @@ from kerneltui.records import (
 
 log = logging.getLogger(__name__)
 
-BUILD_VERSION = 2  # raise when flags or steps change: older builds are not believed
+BUILD_VERSION = 3  # raise when flags or steps change: older builds are not believed
 SOURCE_LIMIT_BYTES = 1 << 20
 LOG_LIMIT_BYTES = 64 << 20
 FULL_DISK_BYTES = 32 << 20
@@ -147,7 +147,7 @@ async def compile_library(
         stored = build_cache.load(cache, key)
         if stored is not None:
             return _from_cache(cache, key, stored, cached=True)
-        recipe = recipe_for(candidate, contract, device, layout)
+        recipe = await asyncio.to_thread(recipe_for, candidate, contract, device, layout)
         with build_cache.private_folder() as folder:
             outcome = await _run_recipe(recipe, folder, device, deadline_s)
             if isinstance(outcome, Verdict):
@@ -179,21 +179,10 @@ def build_key(candidate: Candidate, contract: Contract, device: Device, layout: 
 async def _run_recipe(recipe: Recipe, folder: Path, device: Device, deadline_s: float) -> Verdict | tuple[Stored, str]:
     started = time.monotonic()
     recipe.write(folder)
-    words, seen = sandbox.cage(folder, read=recipe.read)
     said: list[str] = []
     oom_kills = _oom_kills()
     for step in recipe.steps:
-        left_s = deadline_s - (time.monotonic() - started)
-        finished = await run_killable(
-            [*words, *step.argv],
-            timeout_s=max(left_s, 0.1),
-            cwd=folder,
-            env=clean_environment({"TMPDIR": "tmp"}),
-            memory_bytes=_memory_limit(),
-            output_limit=LOG_LIMIT_BYTES,
-            sandbox=seen,
-        )
-        finished = _without_cage(finished, words)
+        finished = await _run_step(step, recipe, folder, lambda: max(deadline_s - (time.monotonic() - started), 0.1))
         said.append(f"$ {' '.join(step.argv)}\n{finished.text}")
         text = "\n".join(said)
         if finished.timed_out or finished.returncode != 0 or not (folder / step.makes).exists():
@@ -208,6 +197,40 @@ async def _run_recipe(recipe: Recipe, folder: Path, device: Device, deadline_s: 
         sandbox=sandbox.best_level(),
     )
     return stored, text
+
+
+async def _run_step(step: Step, recipe: Recipe, folder: Path, left_s: Callable[[], float]) -> Finished:
+    """One command of a recipe. Where its script fails without naming a fault of the source, the command itself decides."""
+    if step.script:
+        finished = await _caged(["/bin/sh", "-c", step.script], recipe, folder, left_s())
+        made = finished.returncode == 0 and (folder / step.makes).exists()
+        if made or finished.timed_out or _explains(finished):
+            return finished
+    return await _caged(step.argv, recipe, folder, left_s())
+
+
+def _explains(finished: Finished) -> bool:
+    """Whether a compiler's words say what is wrong with the source, or that there was no memory for it."""
+    said = finished.text
+    return (
+        compiler_log.names_our_source(compiler_log.first_error(said))
+        or compiler_log.blames_a_kernel(said)
+        or compiler_log.ran_out_of_memory(said)
+    )
+
+
+async def _caged(argv: Sequence[str], recipe: Recipe, folder: Path, timeout_s: float) -> Finished:
+    words, seen = sandbox.cage(folder, read=recipe.read)
+    finished = await run_killable(
+        [*words, *argv],
+        timeout_s=timeout_s,
+        cwd=folder,
+        env=clean_environment({"TMPDIR": "tmp"}),
+        memory_bytes=_memory_limit(),
+        output_limit=LOG_LIMIT_BYTES,
+        sandbox=seen,
+    )
+    return _without_cage(finished, words)
 
 
 def _without_cage(finished: Finished, words: list[str]) -> Finished:

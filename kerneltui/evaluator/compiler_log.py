@@ -86,6 +86,11 @@ def names_our_source(message: str) -> bool:
     return re.match(rf"(\S+ )?line \d+: |{END_OF_SOURCE}|undefined |multiple definition ", message) is not None
 
 
+def blames_a_kernel(log: str) -> bool:
+    """Whether ptxas has an error of its own: too much shared memory, an instruction that this device does not have."""
+    return re.search(r"^ptxas (?:\S+ )?error\b|^ptxas [^\n]*; error\b", _ends(log), re.M) is not None
+
+
 def ran_out_of_memory(log: str) -> bool:
     return OUT_OF_MEMORY.search(_ends(log)) is not None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from kerneltui.evaluator import flags, toolkits
+from kerneltui.evaluator import flags, nvcc_plan, toolkits
 from kerneltui.evaluator.build_cache import LIBRARY
 from kerneltui.evaluator.compiler_log import demangle_fully
 from kerneltui.evaluator.elf import NotElf, read_elf
@@ -44,11 +44,12 @@ VENDOR_HEADERS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One command."""
+    """One command; or a script that does the same sooner, and counts where it succeeds or names what is wrong."""
 
     tool: str  # for messages
     argv: tuple[str, ...]
     makes: str
+    script: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,8 +72,11 @@ def recipe_for(candidate: Candidate, contract: Contract, device: Device, layout:
     name = "kernel.cu" if candidate.language is Language.CUDA else "kernel.cpp"
     made = _cuda_steps if candidate.language is Language.CUDA else _host_steps
     steps = made(candidate, device, APART[layout])
+    files = {name: source_bytes(candidate.source), "contract.h": source_bytes(contract.header)}
+    if any(step.script for step in steps):
+        files[nvcc_plan.IDENTITY] = nvcc_plan.identity(candidate.digest, contract.function)
     return Recipe(
-        files={name: source_bytes(candidate.source), "contract.h": source_bytes(contract.header)},
+        files=files,
         steps=steps,
         read=toolchain_folders(device),
         what_is_missing=partial(_undefined_function, contract.function),
@@ -88,11 +92,18 @@ def _host_steps(candidate: Candidate, device: Device, apart: Sequence[str]) -> t
 
 
 def _cuda_steps(candidate: Candidate, device: Device, apart: Sequence[str]) -> tuple[Step, ...]:
-    """One run of nvcc: the device half apart would find errors sooner, and cost every good kernel a third more."""
-    words = (toolkits.code_flag(device.architecture), *flags.words(candidate), "kernel.cu", "-o", LIBRARY)
-    words += tuple(f"-l{name}" for name in vendor_libraries(candidate.source))
-    words += tuple(word for flag in apart for word in ("-Xcompiler", flag))
-    return (Step(tool="nvcc", argv=(device.compiler, *CUDA_FLAGS, *_runtime_path(device), *words), makes=LIBRARY),)
+    """All of nvcc's work at once: a run of its own for the device's half costs every good kernel a third more."""
+    defines = [f"{name}={value}" for name, value in candidate.defines]
+
+    def words(defined: Sequence[str]) -> tuple[str, ...]:
+        found = (*CUDA_FLAGS, *_runtime_path(device), toolkits.code_flag(device.architecture), *candidate.flags)
+        found += (*(f"-D{define}" for define in defined), nvcc_plan.SOURCE, "-o", LIBRARY)
+        found += tuple(f"-l{name}" for name in vendor_libraries(candidate.source))
+        return found + tuple(word for flag in apart for word in ("-Xcompiler", flag))
+
+    plan = nvcc_plan.script(device.compiler, words([nvcc_plan.DEFINES_HERE])) or ""
+    script = nvcc_plan.with_defines(plan, defines)
+    return (Step(tool="nvcc", argv=(device.compiler, *words(defines)), makes=LIBRARY, script=script),)
 
 
 def vendor_libraries(source: str) -> list[str]:
