@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Coroutine
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -97,13 +98,27 @@ class Bench:
             answer = await bay.judge.ask("judge", request["deadline_s"] + 300, request=request)
         return msgspec.convert(answer["verdict"], Verdict)
 
-    def leftovers(self) -> list[str]:
-        """Processes below the keeper other than the judge, and temporary folders."""
+    def leftovers(self, *, spare: bool = False) -> list[str]:
+        """Processes below the keeper other than the judge, and temporary folders; with `spare` one runner may wait."""
+        waiting = len(self.waiting()) == 1 if spare else False
+        strangers = [f"process {child.pid} {child.name()}" for child in self.below()]
+        folders = [str(path) for path in (self.folder / "scratch").glob("*/kerneltui-runner-*")]
+        return [] if waiting and len(strangers) == len(folders) == 1 else strangers + folders
+
+    def below(self) -> list[psutil.Process]:
+        """What the judge has started, and what that has."""
         process = self.evaluator.bays[0].judge.process
         assert process is not None
-        below = psutil.Process(process.pid).children(recursive=True)
-        strangers = [f"process {child.pid} {child.name()}" for child in below[1:]]
-        return strangers + [str(path) for path in (self.folder / "scratch").glob("*/kerneltui-runner-*")]
+        return psutil.Process(process.pid).children(recursive=True)[1:]
+
+    def waiting(self) -> list[psutil.Process]:
+        """Runners of the judge's own; one is started when the last answer is on its way."""
+        end = time.monotonic() + 5
+        while not (found := [child for child in self.below() if "runner/__main__.py" in " ".join(child.cmdline())]):
+            if time.monotonic() > end:
+                break
+            time.sleep(0.02)
+        return found
 
     def close(self) -> None:
         """Stop the judge."""

@@ -49,6 +49,10 @@ def main() -> int:
             traceback.print_exc()
             answer = {"ok": False, "kind": "judge", "message": f"{type(error).__name__}: {error}"}
         wire.write({"id": command["id"], **answer})
+        try:
+            desk.get_ready()
+        except OSError as error:
+            log.warning("no runner could be started ahead of its candidate: %s", error)
     desk.close()
     return 0
 

@@ -13,7 +13,7 @@ import torch
 from kerneltui.errors import MachineError, ProblemError
 from kerneltui.judge.bench import Bench, Workload, free_host_bytes
 from kerneltui.judge.floor import Rates, floor_us
-from kerneltui.judge.lanes import CudaLane, HostLane, Lane, ModuleLane
+from kerneltui.judge.lanes import CudaLane, HostLane, Lane, ModuleLane, Spare
 from kerneltui.judge.lint import Lint, check_reference
 from kerneltui.judge.memory import check_fits
 from kerneltui.judge.profiler import profile
@@ -38,6 +38,7 @@ class Desk:
         self.rules: Rules | None = None
         self.lane: Lane | None = None
         self.modules: ModuleLane | None = None
+        self.used: Lane | None = None  # by the last candidate
         self.rates: Rates | None = None
 
     def carry_out(self, command: dict[str, Any]) -> dict[str, Any]:
@@ -151,8 +152,6 @@ class Desk:
         verdict = trial.run()
         if trial.bench.device.type == "cuda":
             torch.cuda.empty_cache()  # pools of this candidate's graphs
-        if trial.request.module:
-            self.module_lane().keep_spare(trial.bench)
         return {"verdict": msgspec.to_builtins(verdict)}
 
     def trial(self, command: dict[str, Any]) -> Trial:
@@ -161,19 +160,36 @@ class Desk:
             raise MachineError("the judge was asked before it was given a problem")
         request = msgspec.convert(command["request"], Request)
         lane: Lane = self.module_lane() if request.module else self.lane
-        return Trial(self.bench, request, self.rules, lane)
+        self.used = lane
+        return Trial(self.bench, request, self.rules, lane, self.settle)
+
+    def get_ready(self) -> None:
+        """Between two candidates: the next one's process starts, of the kind that the last one needed."""
+        if isinstance(self.used, CudaLane | ModuleLane):
+            self.used.spare.keep()
+
+    def settle(self) -> None:
+        """Before anything is timed: no process of ours starts meanwhile."""
+        for spare in self.spares():
+            spare.settle()
+
+    def spares(self) -> list[Spare]:
+        """Of each kind that has met a candidate."""
+        return [lane.spare for lane in (self.lane, self.modules) if isinstance(lane, CudaLane | ModuleLane)]
 
     def module_lane(self) -> ModuleLane:
         """Made when the first module candidate comes."""
         if self.modules is None:
-            self.modules = ModuleLane(torch.get_num_threads(), getattr(self.lane, "watch", None))
+            assert self.bench is not None
+            watch = self.lane.watch if isinstance(self.lane, CudaLane) else None
+            self.modules = ModuleLane(torch.get_num_threads(), self.bench.device, self.bench.arena, watch)
         return self.modules
 
     def close(self) -> None:
-        """Let go of the problem's memory."""
-        if self.modules is not None:
-            self.modules.close()
-            self.modules = None
+        """Let go of the problem's memory, and of what waits for its candidates."""
+        for spare in self.spares():
+            spare.close()
+        self.modules = self.used = None
         if self.bench is not None:
             self.bench.close()
             self.bench = None

@@ -5,19 +5,19 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from kerneltui.errors import ProblemError
-from kerneltui.judge.arena import HostArena
+from kerneltui.judge.arena import Arena, HostArena
 from kerneltui.judge.bench import Bench
 from kerneltui.judge.blocks import CudaArena, device_must_answer
 from kerneltui.judge.cuda import Watch
 from kerneltui.judge.faults import fault_words
-from kerneltui.judge.runners import Runner
+from kerneltui.judge.runners import Runner, RunnerFailure
 from kerneltui.records import Outcome
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Lane(Protocol):
     def start(self, bench: Bench, request: Request, *, prefix: Sequence[str] = ()) -> Runner:
         """A fresh runner for a candidate."""
 
-    def spec(self, bench: Bench, request: Request) -> dict[str, Any]:
+    def spec(self, bench: Bench, request: Request, runner: Runner) -> dict[str, Any]:
         """Fields of its `open` command."""
 
     def settle(self) -> None:
@@ -51,22 +51,56 @@ class Lane(Protocol):
         """What a call's answer says of a launch that failed."""
 
 
+class Spare:
+    """A runner that starts before there is a candidate for it. It has met none, and waits for one."""
+
+    def __init__(self, make: Callable[[], Runner]) -> None:
+        self.make = make
+        self.waiting: Runner | None = None
+
+    def take(self) -> Runner:
+        """The spare where it is well, a new one otherwise."""
+        if self.waiting is None or not self.waiting.is_alive():
+            self.close()
+            return self.make()
+        runner, self.waiting = self.waiting, None
+        runner.keep_what_is_there()
+        return runner
+
+    def keep(self) -> None:
+        """Once a candidate is through, the next one's process can start."""
+        if self.waiting is None:
+            self.waiting = self.make()
+
+    def settle(self) -> None:
+        """Nobody may come onto a device while something is timed there: wait for the start's end."""
+        if self.waiting is not None:
+            try:
+                self.waiting.wait_until_warm(WARM_S)
+            except RunnerFailure:
+                self.close()
+
+    def close(self) -> None:
+        """It is not wanted any more. What else runs is not its doing: it may be a candidate that is judged now."""
+        if self.waiting is not None:
+            self.waiting.keep_what_is_there()
+            self.waiting.close()
+            self.waiting = None
+
+
 class HostLane:
     """C++ candidates on these cores."""
 
     def __init__(self, cores: Sequence[int]) -> None:
         self.cores = sorted(cores)
-        self.library = -1
 
     def start(self, bench: Bench, request: Request, *, prefix: Sequence[str] = ()) -> Runner:
         assert isinstance(bench.arena, HostArena)
-        self.library = sealed_copy(Path(request.library))
-        try:
-            return Runner(descriptors=[bench.arena.descriptor, self.library], threads=len(self.cores), prefix=prefix)
-        finally:
-            os.close(self.library)
+        library = empty_file()
+        fill(library, Path(request.library))
+        return Runner(descriptors=[bench.arena.descriptor], threads=len(self.cores), prefix=prefix, library=library)
 
-    def spec(self, bench: Bench, request: Request) -> dict[str, Any]:
+    def spec(self, bench: Bench, request: Request, runner: Runner) -> dict[str, Any]:
         assert isinstance(bench.arena, HostArena)
         threads = len(self.cores)
         return {
@@ -74,7 +108,7 @@ class HostLane:
             "arena_fd": bench.arena.descriptor,
             "arena_bytes": bench.arena.size_bytes,
             "sets_bytes": bench.sets_bytes,
-            "library_fd": self.library,
+            "library_fd": runner.library,
             "function": request.function,
             "pointers": len(bench.main.tensors),
             "symbols": len(bench.main.symbols),
@@ -100,25 +134,33 @@ class CudaLane:
 
     def __init__(self, uuid: str) -> None:
         self.watch = Watch(uuid)
-        self.library = -1
+        self.spare = Spare(self.fresh)
 
     def start(self, bench: Bench, request: Request, *, prefix: Sequence[str] = ()) -> Runner:
-        self.library = sealed_copy(Path(request.library))
+        runner = self.cold(prefix) if prefix else self.spare.take()
+        fill(runner.library, Path(request.library))
+        return runner
+
+    def cold(self, prefix: Sequence[str] = ()) -> Runner:
+        """A runner that opens the device when it is given a candidate."""
         visible = {
             name: os.environ[name] for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER") if name in os.environ
         }
-        try:
-            return Runner(descriptors=[self.library], threads=1, extra=visible, prefix=prefix)
-        finally:
-            os.close(self.library)
+        return Runner(descriptors=[], threads=1, extra=visible, prefix=prefix, library=empty_file())
 
-    def spec(self, bench: Bench, request: Request) -> dict[str, Any]:
+    def fresh(self) -> Runner:
+        """A runner that opens the device now."""
+        runner = self.cold()
+        runner.warm_up(WARM_S, kind="cuda", paths=package_folders())
+        return runner
+
+    def spec(self, bench: Bench, request: Request, runner: Runner) -> dict[str, Any]:
         assert isinstance(bench.arena, CudaArena)
         return {
             "kind": "cuda",
-            "paths": [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))],
+            "paths": package_folders(),
             "handle": bench.arena.own.handle,
-            "library_fd": self.library,
+            "library_fd": runner.library,
             "function": request.function,
             "pointers": len(bench.main.tensors),
             "symbols": len(bench.main.symbols),
@@ -141,32 +183,24 @@ class CudaLane:
 class ModuleLane:
     """Python candidates; a spare runner has torch in already, so that nobody waits for it."""
 
-    def __init__(self, threads: int, watch: Watch | None) -> None:
+    def __init__(self, threads: int, device: torch.device, arena: Arena, watch: Watch | None) -> None:
         self.threads = threads
+        self.device = device
+        self.arena = arena
         self.watch = watch
-        self.spare: Runner | None = None
+        self.spare = Spare(self.fresh)
 
     def start(self, bench: Bench, request: Request, *, prefix: Sequence[str] = ()) -> Runner:
-        runner, self.spare = self.spare, None
-        if runner is not None and runner.process.poll() is None:
-            return runner
-        if runner is not None:
-            runner.close()
-        return self.fresh(bench)
+        return self.spare.take()
 
-    def fresh(self, bench: Bench) -> Runner:
+    def fresh(self) -> Runner:
         """A runner that imports torch now."""
-        descriptors = [bench.arena.descriptor] if isinstance(bench.arena, HostArena) else []
+        descriptors = [self.arena.descriptor] if isinstance(self.arena, HostArena) else []
         runner = Runner(descriptors=descriptors, threads=self.threads, module=True, extra=build_environment())
-        runner.send("warm", WARM_S, device=bench.device.type)
+        runner.warm_up(WARM_S, kind="module", device=self.device.type)
         return runner
 
-    def keep_spare(self, bench: Bench) -> None:
-        """Once a candidate is through, the next one's process can start."""
-        if self.spare is None:
-            self.spare = self.fresh(bench)
-
-    def spec(self, bench: Bench, request: Request) -> dict[str, Any]:
+    def spec(self, bench: Bench, request: Request, runner: Runner) -> dict[str, Any]:
         work = bench.main
         arguments, named = work.reference.make_arguments()
         names = iter(work.signature.inputs)
@@ -201,12 +235,6 @@ class ModuleLane:
     def fault(self, answer: dict[str, Any], request: Request) -> tuple[Outcome, str] | None:
         wrong = answer.get("wrong")
         return (Outcome.MISMATCH, str(wrong)) if wrong else None
-
-    def close(self) -> None:
-        """The spare is not wanted any more."""
-        if self.spare is not None:
-            self.spare.close()
-            self.spare = None
 
 
 def arena_words(bench: Bench) -> dict[str, Any]:
@@ -251,10 +279,18 @@ def build_environment() -> dict[str, str]:
     }
 
 
-def sealed_copy(path: Path) -> int:
-    """The library in memory of its own: what the candidate does to the file does not matter, and any user may read it."""
-    descriptor = os.memfd_create("candidate", os.MFD_CLOEXEC)
+def package_folders() -> list[str]:
+    """Where cuda.bindings lies, for an interpreter that starts without any."""
+    return [path for path in sys.path if path.endswith(("site-packages", "dist-packages"))]
+
+
+def empty_file() -> int:
+    """A file in memory of its own: what the candidate does to the library's file does not matter, and any user may read it."""
+    return os.memfd_create("candidate", os.MFD_CLOEXEC)
+
+
+def fill(descriptor: int, path: Path) -> None:
+    """Put a library there."""
     data = path.read_bytes()
     while data:
         data = data[os.write(descriptor, data) :]
-    return descriptor

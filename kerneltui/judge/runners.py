@@ -7,6 +7,7 @@ kill_strays         every descendant that is not one of the judge's own
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -78,7 +79,10 @@ class Runner:
         module: bool = False,
         extra: dict[str, str] | None = None,
         prefix: Sequence[str] = (),
+        library: int = -1,
     ) -> None:
+        """`library` is the descriptor from which a candidate will be loaded; it is the runner's from now on."""
+        self.library = library
         self.folder = tempfile.TemporaryDirectory(prefix="kerneltui-runner-", ignore_cleanup_errors=True)
         os.chmod(self.folder.name, 0o777)
         self.kept = children_of(os.getpid())
@@ -95,7 +99,7 @@ class Runner:
             stderr=print_end,
             cwd=self.folder.name,
             env=runner_environment(self.folder.name, threads, extra or {}),
-            pass_fds=(command_end, answer_end, *descriptors),
+            pass_fds=(command_end, answer_end, *descriptors, *([library] if library >= 0 else [])),
             start_new_session=True,
         )
         for end in (command_end, answer_end, print_end):
@@ -104,7 +108,7 @@ class Runner:
         self.buffer = b""
         self.output = Output(self.printed)
         self.closed = False
-        self.warm = False  # whether the answer to a `warm` command has come
+        self.warming = False  # whether the answer to a `warm` command is still to come
 
     def send(self, operation: str, deadline_s: float, **fields: Any) -> None:
         """Send a command; the answer is read by `receive`.
@@ -157,6 +161,26 @@ class Runner:
         self.send(operation, deadline_s, **fields)
         return self.receive(deadline_s - (time.monotonic() - start))
 
+    def warm_up(self, deadline_s: float, **fields: Any) -> None:
+        """Have it open what every candidate needs, without waiting for it, nor for word that it cannot."""
+        self.warming = True
+        with contextlib.suppress(RunnerFailure):
+            self.send("warm", deadline_s, **fields)
+
+    def wait_until_warm(self, deadline_s: float) -> None:
+        """The answer to `warm_up`, where it is still to come."""
+        if self.warming:
+            self.receive(deadline_s)
+            self.warming = False
+
+    def keep_what_is_there(self) -> None:
+        """Before a candidate comes: all that this process has started since then is none of the candidate's."""
+        self.kept = children_of(os.getpid()) - {self.process.pid}
+
+    def is_alive(self) -> bool:
+        """Whether a candidate can still be given to it."""
+        return self.process.poll() is None
+
     def read_some(self) -> None:
         data = os.read(self.answers, 1 << 20)
         if not data:
@@ -195,6 +219,8 @@ class Runner:
         self.closed = True
         self.hang_up()
         os.close(self.answers)
+        if self.library >= 0:
+            os.close(self.library)
         kill_strays(self.kept, self.process)
         self.output.close()
         self.folder.cleanup()

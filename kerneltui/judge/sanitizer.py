@@ -48,7 +48,7 @@ def run_tool(trial: Trial, filled: Set, prefix: Sequence[str]) -> tuple[CheckRes
     trial.lane.settle()
     failure = ""
     try:
-        runner.ask("open", DEADLINE_S, **{**trial.lane.spec(trial.bench, trial.request), "filter": False})
+        runner.ask("open", DEADLINE_S, **{**trial.lane.spec(trial.bench, trial.request, runner), "filter": False})
         if trial.workspace is not None and trial.bench.arena.grant:
             runner.ask("lend", DEADLINE_S, **trial.bench.arena.grant)
         symbols = list(filled.workload.symbols)

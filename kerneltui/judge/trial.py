@@ -9,7 +9,7 @@ import math
 import random
 import secrets
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -41,7 +41,11 @@ BUILD_S = 150.0  # a module that compiles with torch's own tools: a minute on a 
 class Trial:
     """The sequence for one compiled candidate."""
 
-    def __init__(self, bench: Bench, request: Request, rules: Rules, lane: Lane) -> None:
+    def __init__(
+        self, bench: Bench, request: Request, rules: Rules, lane: Lane, settle: Callable[[], None] = lambda: None
+    ) -> None:
+        """`settle` returns when nothing of ours disturbs a clock any more."""
+        self.quiet = settle
         self.bench = bench
         self.request = request
         self.rules = rules
@@ -129,9 +133,8 @@ class Trial:
         """Load the library and learn what workspace it wants."""
         # Our own start is not the candidate's time; a module may compile first.
         self.at.left_s += BUILD_S if self.request.module else START_S
-        if self.request.module:
-            self.wait_for_warmth()
-        answer = self.ask("open", **self.lane.spec(self.bench, self.request))
+        runner = self.wait_for_warmth()
+        answer = self.ask("open", **self.lane.spec(self.bench, self.request, runner))
         self.at.left_s = min(self.at.left_s, self.request.deadline_s)
         if answer.get("refusal"):
             raise Fallen(Outcome.LAUNCH_ERROR, Stage.LOAD, str(answer["refusal"]))
@@ -142,15 +145,18 @@ class Trial:
             "; ".join(missing) or "own user, no new processes, no network, limited memory",
         )
 
-    def wait_for_warmth(self) -> None:
-        """The answer to the `warm` command that every module runner is started with."""
+    def wait_for_warmth(self) -> Runner:
+        """What a runner does before it is given a candidate is no candidate's fault."""
         assert self.runner is not None
-        if not self.runner.warm:
-            try:
-                self.runner.receive(BUILD_S)
-            except RunnerFailure as error:
-                raise MachineError(f"a runner with torch does not start: {error}") from error
-            self.runner.warm = True
+        try:
+            self.runner.wait_until_warm(BUILD_S)
+        except RunnerFailure as error:
+            said = self.runner.output.last_words()
+            self.lose()
+            raise MachineError(
+                f"a runner does not start: {str(error) or type(error).__name__} {said[-300:]}"
+            ) from error
+        return self.runner
 
     def workspace_for(self, workload: Workload) -> int | None:
         """Offset of the workspace at these sizes; None when the candidate wants none."""
@@ -356,7 +362,7 @@ class Trial:
     def measure(self) -> Measurement:
         if self.workspace is not None:
             self.workspace = self.workspace_for(self.bench.main)
-        assert self.runner is not None
+        self.quiet()
         renewal = Renewal(self, self.ring)
         try:
             measurement, last = measure(self, self.ring, renewal)

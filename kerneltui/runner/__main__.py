@@ -56,6 +56,18 @@ def open_lane(spec: dict[str, Any]) -> Any:
     return HostLane(spec)
 
 
+def warm_up(words: dict[str, Any]) -> dict[str, Any]:
+    """What can be done before there is a candidate."""
+    if words["kind"] == "module":
+        from kerneltui.runner import module
+
+        return module.warm(words["device"])
+    from kerneltui.runner import gpu
+
+    gpu.open_device(words["paths"])
+    return {}
+
+
 def serve(pipes: Pipes) -> int:
     """Carry out commands until the judge closes the pipe. Not one failure is hidden: the judge decides whose it is."""
     lane: Any = None
@@ -63,9 +75,7 @@ def serve(pipes: Pipes) -> int:
         operation = command.pop("op")
         try:
             if operation == "warm":
-                from kerneltui.runner.module import warm
-
-                answer = warm(**command)
+                answer = warm_up(command)
             elif operation == "open":
                 lane = open_lane(command)
                 answer = lane.describe()

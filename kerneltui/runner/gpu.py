@@ -9,6 +9,7 @@ import ctypes
 import os
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from kerneltui.runner import confinement
@@ -28,18 +29,25 @@ def checked(answer: tuple[Any, ...]) -> Any:
     return values[0] if len(values) == 1 else tuple(values)
 
 
+def open_device(paths: Sequence[str]) -> Any:
+    """The driver's functions, the device's primary context made current; a second call does nothing.
+
+    `paths` are folders of packages, for an interpreter that starts without any: cuda.bindings lies there.
+    """
+    sys.path += [path for path in paths if path not in sys.path]
+    from cuda.bindings import driver
+
+    if int(driver.cuCtxGetCurrent()[0]) != 0 or not int(driver.cuCtxGetCurrent()[1]):
+        checked(driver.cuInit(0))
+        checked(driver.cuCtxSetCurrent(checked(driver.cuDevicePrimaryCtxRetain(checked(driver.cuDeviceGet(0))))))
+    return driver
+
+
 class CudaLane:
     """One loaded candidate and the judge's buffers on a GPU."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
-        sys.path += spec["paths"]  # where cuda.bindings lies
-        from cuda.bindings import driver
-
-        self.driver = driver
-        checked(driver.cuInit(0))
-        self.device = checked(driver.cuDeviceGet(0))
-        self.context = checked(driver.cuDevicePrimaryCtxRetain(self.device))
-        checked(driver.cuCtxSetCurrent(self.context))
+        self.driver = driver = open_device(spec["paths"])
         self.stream = checked(driver.cuStreamCreate(int(driver.CUstream_flags.CU_STREAM_NON_BLOCKING)))
         self.base = self.open_memory(spec["handle"])
         self.workspace_base = 0
