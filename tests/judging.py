@@ -99,11 +99,17 @@ class Bench:
         return msgspec.convert(answer["verdict"], Verdict)
 
     def leftovers(self, *, spare: bool = False) -> list[str]:
-        """Processes below the keeper other than the judge, and temporary folders; with `spare` one runner may wait."""
-        waiting = len(self.waiting()) == 1 if spare else False
-        strangers = [f"process {child.pid} {child.name()}" for child in self.below()]
-        folders = [str(path) for path in (self.folder / "scratch").glob("*/kerneltui-runner-*")]
-        return [] if waiting and len(strangers) == len(folders) == 1 else strangers + folders
+        """Processes below the keeper other than the judge, and temporary folders; with `spare` runners may wait."""
+        end = time.monotonic() + 2  # those that wait are started one after another when the last answer is on its way
+        while True:
+            waiting = len(self.waiting()) if spare else 0
+            strangers = [f"process {child.pid} {child.name()}" for child in self.below()]
+            folders = [str(path) for path in (self.folder / "scratch").glob("*/kerneltui-runner-*")]
+            if waiting == len(strangers) == len(folders):
+                return []
+            if not spare or time.monotonic() > end:
+                return strangers + folders
+            time.sleep(0.05)
 
     def below(self) -> list[psutil.Process]:
         """What the judge has started, and what that has."""

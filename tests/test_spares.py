@@ -84,7 +84,7 @@ class Waiting:
     """A runner as a spare sees it."""
 
     def __init__(self, *, dies: bool = False) -> None:
-        self.alive, self.dies, self.warm, self.closed, self.kept = True, dies, False, False, False
+        self.alive, self.dies, self.warming, self.closed, self.kept = True, dies, True, False, False
 
     def is_alive(self) -> bool:
         return self.alive
@@ -92,7 +92,7 @@ class Waiting:
     def wait_until_warm(self, deadline_s: float) -> None:
         if self.dies:
             raise RunnerEnded(-9)
-        self.warm = True
+        self.warming = False
 
     def keep_what_is_there(self) -> None:
         self.kept = True
@@ -111,9 +111,9 @@ def test_a_clock_waits_until_it_has_started() -> None:
     spare = Spare(makes(runner))
     spare.settle()
     spare.keep()
-    assert not runner.warm
+    assert runner.warming
     spare.settle()
-    assert runner.warm
+    assert not runner.warming
     spare.keep()  # there is one already
     assert spare.take() is runner and runner.kept  # type: ignore[comparison-overlap]
 
@@ -123,5 +123,31 @@ def test_one_that_ends_while_it_starts_is_put_away() -> None:
     spare = Spare(makes(dying, next_one))
     spare.keep()
     spare.settle()
-    assert dying.closed and spare.waiting is None
+    assert dying.closed and spare.waiting == []
     assert spare.take() is next_one  # type: ignore[comparison-overlap]
+
+
+def batches(*, most: int, waits: list[bool]) -> list[int]:
+    """How many start together each time, when the first of them is, or is not, wanted before it has started."""
+    made: list[Waiting] = []
+
+    def make() -> Runner:
+        made.append(Waiting())
+        return made[-1]  # type: ignore[return-value]
+
+    spare, sizes = Spare(make, most), list[int]()
+    for wait in waits:
+        spare.keep()
+        sizes.append(len(spare.waiting))
+        if not wait:
+            spare.settle()
+        while spare.waiting:
+            spare.take()
+            spare.settle()
+    return sizes
+
+
+def test_there_are_more_of_them_where_candidates_come_faster_than_they_start() -> None:
+    assert [1, 2, 3, 3, 3] == batches(most=3, waits=[True] * 5)
+    assert [1, 1, 1] == batches(most=1, waits=[True] * 3)
+    assert [1, 2, 3, 2, 1, 1] == batches(most=4, waits=[True, True, False, False, False, False])

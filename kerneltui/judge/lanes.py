@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 USERS = range(1_000_000_000, 1_900_000_000)  # user ids that no account has
 MEMORY_SPARE_BYTES = 4 << 30  # address space beyond the buffers: code, stacks, a candidate's own allocations
 WARM_S = 120.0
+MOST_SPARES, ROOMY_BYTES, ROOMY_CORES = 4, 24 << 30, 8
 CUDA_FILE_BYTES = 256 << 20  # the driver keeps segments of its own
 MODULE_BYTES = 32 << 30  # address space of a process with torch and a compiler's children
 MODULE_FILE_BYTES = 2 << 30
@@ -52,40 +53,59 @@ class Lane(Protocol):
 
 
 class Spare:
-    """A runner that starts before there is a candidate for it. It has met none, and waits for one."""
+    """Runners that start before there is a candidate for them. They have met none, and wait for one.
 
-    def __init__(self, make: Callable[[], Runner]) -> None:
+    All start together, when none is left: while something is timed nothing may start. One is enough, until candidates
+    come faster than a runner starts; then there are more, `most` at most.
+    """
+
+    def __init__(self, make: Callable[[], Runner], most: int = 1) -> None:
         self.make = make
-        self.waiting: Runner | None = None
+        self.most = most
+        self.wanted = 1
+        self.untouched = False  # none of those that started together was taken
+        self.waiting: list[Runner] = []
 
     def take(self) -> Runner:
-        """The spare where it is well, a new one otherwise."""
-        if self.waiting is None or not self.waiting.is_alive():
-            self.close()
-            return self.make()
-        runner, self.waiting = self.waiting, None
-        runner.keep_what_is_there()
-        return runner
+        """The first that is well, a new one where none is."""
+        while self.waiting:
+            runner = self.waiting.pop(0)
+            if runner.is_alive():
+                if self.untouched:  # whether one had to wait for it says how many are wanted next time
+                    self.wanted = min(self.wanted + 1, self.most) if runner.warming else max(self.wanted - 1, 1)
+                self.untouched = False
+                runner.keep_what_is_there()
+                return runner
+            put_away(runner)
+        return self.make()
 
     def keep(self) -> None:
-        """Once a candidate is through, the next one's process can start."""
-        if self.waiting is None:
-            self.waiting = self.make()
+        """Once a candidate is through, the next ones' processes can start."""
+        if self.waiting:
+            return
+        self.untouched = True
+        for _ in range(self.wanted):
+            self.waiting.append(self.make())
 
     def settle(self) -> None:
         """Nobody may come onto a device while something is timed there: wait for the start's end."""
-        if self.waiting is not None:
+        for runner in list(self.waiting):
             try:
-                self.waiting.wait_until_warm(WARM_S)
+                runner.wait_until_warm(WARM_S)
             except RunnerFailure:
-                self.close()
+                self.waiting.remove(runner)
+                put_away(runner)
 
     def close(self) -> None:
-        """It is not wanted any more. What else runs is not its doing: it may be a candidate that is judged now."""
-        if self.waiting is not None:
-            self.waiting.keep_what_is_there()
-            self.waiting.close()
-            self.waiting = None
+        """None is wanted any more."""
+        while self.waiting:
+            put_away(self.waiting.pop())
+
+
+def put_away(runner: Runner) -> None:
+    """End one that met no candidate. What else runs is not its doing: it may be a candidate that is judged now."""
+    runner.keep_what_is_there()
+    runner.close()
 
 
 class HostLane:
@@ -134,7 +154,7 @@ class CudaLane:
 
     def __init__(self, uuid: str) -> None:
         self.watch = Watch(uuid)
-        self.spare = Spare(self.fresh)
+        self.spare = Spare(self.fresh, most_spares())
 
     def start(self, bench: Bench, request: Request, *, prefix: Sequence[str] = ()) -> Runner:
         runner = self.cold(prefix) if prefix else self.spare.take()
@@ -188,7 +208,7 @@ class ModuleLane:
         self.device = device
         self.arena = arena
         self.watch = watch
-        self.spare = Spare(self.fresh)
+        self.spare = Spare(self.fresh, most_spares() if device.type == "cuda" else 1)
 
     def start(self, bench: Bench, request: Request, *, prefix: Sequence[str] = ()) -> Runner:
         return self.spare.take()
@@ -235,6 +255,12 @@ class ModuleLane:
     def fault(self, answer: dict[str, Any], request: Request) -> tuple[Outcome, str] | None:
         wrong = answer.get("wrong")
         return (Outcome.MISMATCH, str(wrong)) if wrong else None
+
+
+def most_spares() -> int:
+    """Each holds half a gigabyte of a GPU, and a core while it starts."""
+    roomy = torch.cuda.mem_get_info()[0] > ROOMY_BYTES and len(os.sched_getaffinity(0)) >= ROOMY_CORES
+    return MOST_SPARES if roomy else 1
 
 
 def arena_words(bench: Bench) -> dict[str, Any]:
