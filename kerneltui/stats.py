@@ -17,7 +17,6 @@ from kerneltui.records import Speedup
 RESAMPLES = 2000  # Efron & Tibshirani, An Introduction to the Bootstrap (1993), ch. 13: 1000 or more for intervals
 SCREEN_SLICES, FAR_BEHIND = 3, 2.0
 SURE_SLICES, SURELY_BEHIND = 8, 1.05
-SETTLED_PAIRS, NEAR_TIE = 8, 0.01
 SEED = 20240229  # one stream for all resampling: equal samples give equal intervals, on every machine
 
 # Eager against itself in another process: off by up to 0.15 % on an H200, with intervals of half that (bench/ties.py).
@@ -139,22 +138,12 @@ def half_width(found: Speedup) -> float:
     return (found.high - found.low) / (2 * found.ratio)
 
 
-def is_settled(
-    baseline_us: Sequence[float], candidate_us: Sequence[float], *, width: float = 0.005, near_tie: float | None = None
-) -> bool:
-    """Whether at least eight pairs put the ratio within +-`width`.
-
-    With `near_tie`, what may lie within 1 % of a tie needs sixteen and that width instead: there it decides what is
-    said, and the interval of a few pairs understates itself.
-    """
-    if len(candidate_us) < SETTLED_PAIRS:
+def is_settled(baseline_us: Sequence[float], candidate_us: Sequence[float], *, width: float = 0.005) -> bool:
+    """Whether at least eight pairs put the ratio within +-`width`."""
+    if len(candidate_us) < 8:
         return False
     found = speedup(baseline_us, candidate_us)
-    if found is None or half_width(found) > width:
-        return False
-    if near_tie is None or found.low > 1 + NEAR_TIE or found.high < 1 - NEAR_TIE:
-        return True
-    return len(candidate_us) >= 2 * SETTLED_PAIRS and half_width(found) <= near_tie
+    return found is not None and half_width(found) <= width
 
 
 def is_beaten(candidate_us: Sequence[float], beam_us: float) -> bool:

@@ -236,7 +236,6 @@ def race(
     budget_s: float,
     beam_us: float | None,
     width: float,
-    near_tie: float | None = None,
     disturbed: Callable[[], str] = lambda: "",
 ) -> Pairs:
     """Measure pairs. A candidate far behind the beam is given up after three, one surely behind it after eight."""
@@ -263,12 +262,7 @@ def race(
         else:
             pairs.baseline_us.append(base.each_us)
             pairs.candidate_us.append(mine.each_us)
-        if is_enough(pairs, time.monotonic() - start, budget_s, beam_us):
-            break
-        # Resampling after every pair would take a tenth of the time that there is.
-        if len(pairs.candidate_us) % 4 == 0 and stats.is_settled(
-            pairs.baseline_us, pairs.candidate_us, width=width, near_tie=near_tie
-        ):
+        if is_enough(pairs, time.monotonic() - start, budget_s, beam_us, width):
             break
     pairs.doubt = alone.doubt() or floor_doubt(slices) or short_doubt(slices, slack_s)
     return pairs
@@ -304,12 +298,14 @@ class Alone:
         )
 
 
-def is_enough(pairs: Pairs, spent_s: float, budget_s: float, beam_us: float | None) -> bool:
-    """Whether the candidate is given up, or its time is over."""
+def is_enough(pairs: Pairs, spent_s: float, budget_s: float, beam_us: float | None, width: float) -> bool:
+    """Whether more pairs would change nothing that matters."""
     count = len(pairs.candidate_us)
     if beam_us is not None and stats.is_beaten(pairs.candidate_us, beam_us):
         pairs.screened = True
         return True
     # Where many pairs are dropped, time is given twice.
-    patience_s = budget_s if count >= LEAST_PAIRS else 2 * budget_s
-    return spent_s >= patience_s and count + pairs.dropped >= LEAST_PAIRS
+    if spent_s >= (budget_s if count >= LEAST_PAIRS else 2 * budget_s) and count + pairs.dropped >= LEAST_PAIRS:
+        return True
+    # Resampling after every pair would take a tenth of the time that there is.
+    return count % 4 == 0 and stats.is_settled(pairs.baseline_us, pairs.candidate_us, width=width)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 BUDGET_S = {"cpu": 1.0, "cuda": 3.0}
 COMPILED_BUDGET_S = 1.0
 CALL_BUDGET_S = 0.25  # for the second number
-WIDTH, NEAR_TIE_WIDTH = 0.005, 0.001
+WIDTH = 0.005
 DROPPED_MOST = 0.3
 CONTROL_EAGER_MOST_S = 0.5
 STREAM_WORDS = "launch on the stream you were given"
@@ -81,7 +81,6 @@ def measure(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> tuple[Measur
         budget_s=BUDGET_S[trial.bench.device.type],
         beam_us=None if trial.request.full else trial.request.beam_us,
         width=WIDTH,
-        near_tie=NEAR_TIE_WIDTH if trial.request.full else None,
         disturbed=lambda: (watch.disturbed() if watch else "") or (anchor.disagreement() if anchor else ""),
     )
     if isinstance(sides.candidate, RunnerReplays) and not pairs.doubt and not pairs.screened:
