@@ -19,7 +19,7 @@ from kerneltui.judge.deaths import death_of
 from kerneltui.judge.faults import fault_words
 from kerneltui.judge.lint import Lint, check_reference
 from kerneltui.judge.pairs import launches_for, visiting_order
-from kerneltui.judge.precision import Classes, rounded
+from kerneltui.judge.precision import Classes, relative_error, rounded
 from kerneltui.judge.reference import Reference, Tensor, randomise
 from kerneltui.judge.runners import RunnerEnded
 from kerneltui.judge.sanitizer import read_summary
@@ -400,6 +400,31 @@ def test_rounding_keeps_so_many_bits() -> None:
     values = torch.tensor([1.0 + 2**-9, 1.0 + 2**-11, math.pi], dtype=torch.float64)
     expected = torch.tensor([1.0 + 2**-9, 1.0, 3.140625], dtype=torch.float64)
     assert bool((expected == rounded(values, 11)).all())
+
+
+def test_operands_that_are_cut_off_are_not_taken_for_a_narrower_type() -> None:
+    """cuDNN's TF32 convolutions: some round, some cut off, and which one is chosen differs between processes."""
+    torch.manual_seed(1)
+    module, x = torch.nn.Conv2d(3, 16, 11, stride=4, padding=2).double(), torch.rand(2, 3, 64, 64).double()
+
+    def error(bits: int, *, cut: bool = False, weights: bool = True) -> float:
+        def short(values: torch.Tensor) -> torch.Tensor:
+            return rounded(values, bits, cut=cut)
+
+        weight = short(module.weight) if weights else module.weight
+        exact = torch.nn.functional.conv2d(x, module.weight, module.bias, stride=4, padding=2)
+        found = torch.nn.functional.conv2d(short(x), weight, module.bias, stride=4, padding=2)
+        return relative_error([found], [exact])
+
+    with torch.no_grad():
+        rounds, cuts, coarse = error(11), error(11, cut=True), error(8)
+        exact_eager = Classes(eager=1e-7, errors={"tf32": rounds, "bf16": coarse}, cut=cuts)
+        same_eager = Classes(eager=rounds, errors={"tf32": rounds, "bf16": coarse * 2}, cut=cuts)
+        assert 2.5 * rounds < cuts < coarse
+        assert ["tf32", "tf32", "bf16", "bf16"] == [
+            exact_eager.label(found) for found in (rounds, cuts, coarse, error(8, weights=False))
+        ]
+        assert ["fp32", "fp32", "bf16"] == [same_eager.label(found) for found in (rounds, cuts, 2 * coarse)]
 
 
 def test_a_class_is_named_only_when_it_can_be_told_apart() -> None:

@@ -18,30 +18,41 @@ from kerneltui.judge.reference import double_inputs, double_of
 MANTISSA_BITS = {"tf32": 11, "bf16": 8}  # with the hidden bit; fp16 has tf32's
 NEAR = 0.3  # of a class's error: below that the candidate was more exact than the class allows
 APART = 8.0  # a class whose error is not this much above eager's cannot be told from it
-ORDER = ("fp32", "tf32", "bf16")
 
 
 @dataclass(slots=True)
 class Classes:
-    """Relative errors of each class on one problem, and eager's own."""
+    """Relative errors of each class on one problem, and eager's own.
+
+    `cut` is TF32's error where operands are cut off and not rounded, as tensor cores do with what is not converted
+    before: on inputs of one sign three times that of rounding, half way to bfloat16's.
+    """
 
     eager: float
     errors: dict[str, float] = field(default_factory=dict)
+    cut: float = 0.0
+
+    def least(self, name: str) -> float:
+        """The smallest error that shows this class."""
+        typical = self.errors[name]
+        between = math.sqrt(self.cut * typical) if name == "bf16" else 0.0
+        return min(max(NEAR * typical, between), typical)
 
     def label(self, error: float) -> str:
         """The coarsest class that this error is as large as."""
         found = "fp32"
         for name, typical in self.errors.items():
-            if typical > APART * self.eager and error >= NEAR * typical:
+            if typical > APART * self.eager and error >= self.least(name):
                 found = name
         return found
 
 
-def rounded(values: torch.Tensor, bits: int) -> torch.Tensor:
-    """Float64 values to the nearest with so many bits of mantissa."""
+def rounded(values: torch.Tensor, bits: int, *, cut: bool = False) -> torch.Tensor:
+    """Float64 values to the nearest with so many bits of mantissa, or to the next towards zero."""
     mantissa, exponent = torch.frexp(values)
     scale = float(2**bits)
-    return torch.ldexp(torch.round(mantissa * scale) / scale, exponent)
+    whole = torch.trunc(mantissa * scale) if cut else torch.round(mantissa * scale)
+    return torch.ldexp(whole / scale, exponent)
 
 
 def relative_error(found: Sequence[torch.Tensor], truth: Sequence[torch.Tensor]) -> float:
@@ -55,15 +66,16 @@ def relative_error(found: Sequence[torch.Tensor], truth: Sequence[torch.Tensor])
     return worst
 
 
-def true_answer(filled: Set, bits: int | None = None) -> tuple[torch.Tensor, ...] | None:
-    """The float64 answer on a set, with operands rounded if asked; None where it does not work."""
+def true_answer(filled: Set, bits: int | None = None, *, cut: bool = False) -> tuple[torch.Tensor, ...] | None:
+    """The float64 answer on a set, with operands rounded or cut off if asked; None where it does not work."""
     module, inputs = double_of(filled.module), double_inputs(filled.arguments)
     if bits is not None:
-        inputs = [rounded(v, bits) if isinstance(v, torch.Tensor) and v.dtype is torch.float64 else v for v in inputs]
+        doubles = [isinstance(value, torch.Tensor) and value.dtype is torch.float64 for value in inputs]
+        inputs = [rounded(v, bits, cut=cut) if double else v for v, double in zip(inputs, doubles, strict=True)]
         with torch.no_grad():
             for parameter in module.parameters():
                 if parameter.dtype is torch.float64:
-                    parameter.copy_(rounded(parameter, bits))
+                    parameter.copy_(rounded(parameter, bits, cut=cut))
     try:
         return filled.workload.reference.run(module, inputs)
     except ProblemError:
@@ -84,4 +96,6 @@ def measure_classes(filled: Set) -> Classes | None:
         if answer is None:
             return None
         classes.errors[name] = relative_error(answer, truth)
+    answer = true_answer(filled, MANTISSA_BITS["tf32"], cut=True)
+    classes.cut = relative_error(answer, truth) if answer is not None else 0.0
     return classes

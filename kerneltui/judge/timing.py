@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 BUDGET_S = {"cpu": 1.0, "cuda": 3.0}
 COMPILED_BUDGET_S = 1.0
-CALL_BUDGET_S = 0.25  # for the second number
+CALL_BUDGET_S = 0.15  # for the second number
 WIDTH = 0.005
 DROPPED_MOST = 0.3
 CONTROL_EAGER_MOST_S = 0.5
