@@ -1,25 +1,27 @@
-"""Which tests may run beside each other."""
+"""Which tests may run beside each other, and on which cores."""
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
-# Each of these asks a judge, which takes the whole processor and looks at the clock; they share one worker.
-JUDGED = {
-    "test_exploits",
-    "test_faults",
-    "test_main_job",
-    "test_session_with_authors",
-    "test_spares",
-    "test_supervisor",
-}
-# A clock that is slow by a tenth shows only where the candidate does not wait for a processor as long.
-ALONE = ("n03_walk_to_the_clock", "n10_slow_clock_by_a_tenth")
+# A clock that is slow by a tenth shows only where the candidate does not wait for a processor; two devices need two cores.
+ALONE = ("n03_walk_to_the_clock", "n10_slow_clock_by_a_tenth", "two_devices_share_the_work")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A share of the cores for each worker, as a device of its own: no judge waits for another's, nor is disturbed by it."""
+    words = getattr(config, "workerinput", None)
+    if words is None:
+        return
+    cores, workers = sorted(os.sched_getaffinity(0)), words["workercount"]
+    if len(cores) >= workers:
+        os.sched_setaffinity(0, cores[int(words["workerid"].removeprefix("gw")) :: workers])
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        file = item.path.stem
-        item.add_marker(pytest.mark.xdist_group("judged" if file in JUDGED else file))
+        item.add_marker(pytest.mark.xdist_group(item.path.stem))
         if any(name in item.name for name in ALONE):
             item.add_marker(pytest.mark.alone)

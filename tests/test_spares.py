@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import psutil
 import pytest
@@ -50,7 +49,7 @@ def waiting(bench: Bench) -> psutil.Process:
     return found
 
 
-def test_the_next_modules_process_waits_and_no_other_candidates_end_takes_it_along(bench: Bench) -> None:
+def test_the_next_modules_process_waits_outlives_others_and_ends_with_its_judge(bench: Bench) -> None:
     assert Outcome.CORRECT == bench.judge_module(MODULE).outcome
     first = waiting(bench)
     assert Outcome.CORRECT == bench.judge(KERNEL, quick=True).outcome
@@ -60,24 +59,15 @@ def test_the_next_modules_process_waits_and_no_other_candidates_end_takes_it_alo
     assert second != first and not first.is_running()
     assert [] == bench.leftovers(spare=True)
 
-
-def test_one_that_died_is_replaced(bench: Bench) -> None:
-    assert Outcome.CORRECT == bench.judge_module(MODULE).outcome
-    waiting(bench).kill()
+    second.kill()
     between = bench.judge(KERNEL, quick=True)
     assert Outcome.CORRECT == between.outcome, between.message
     assert Outcome.CORRECT == bench.judge_module(MODULE).outcome
-    assert waiting(bench).is_running()
-
-
-def test_none_outlives_its_judge(tmp_path: Path) -> None:
-    made = Bench(tmp_path, REFERENCE, name="relu")
-    assert Outcome.CORRECT == made.judge_module(MODULE).outcome
-    spare = waiting(made)
-    made.close()
-    _, alive = psutil.wait_procs([spare], timeout=5)
+    last, folder = waiting(bench), bench.folder / "scratch"
+    bench.run(bench.evaluator.aclose())
+    _, alive = psutil.wait_procs([last], timeout=5)
     assert alive == [] or alive[0].status() == psutil.STATUS_ZOMBIE  # nobody is left to hear of its end
-    assert [] == list((tmp_path / "scratch").glob("*/kerneltui-runner-*"))
+    assert [] == list(folder.glob("*/kerneltui-runner-*"))
 
 
 class Waiting:

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from kerneltui import store as store_module
 from kerneltui.errors import SessionError
 from kerneltui.migrations import SCHEMA_VERSION
 from kerneltui.records import (
@@ -28,7 +27,7 @@ from kerneltui.records import (
     VariantState,
     Verdict,
 )
-from kerneltui.store import Store, filesystem_kind, find_session
+from kerneltui.store import Store, filesystem_kind, find_session, reading, writing
 
 PROBLEM = Problem(name="relu", title="ReLU", source="class Model: ...", path="relu.py")
 
@@ -141,7 +140,7 @@ def test_nothing_is_half_created(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def full(settings: Settings) -> str:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(store_module, "dump_settings", full)
+    monkeypatch.setattr(writing, "dump_settings", full)
     with pytest.raises(OSError, match="No space"):
         Store.create(tmp_path / "deep" / "s", Settings(problem="relu"), PROBLEM)
     assert not (tmp_path / "deep").exists()
@@ -194,7 +193,7 @@ def test_a_copied_session_opens_elsewhere(session: Path, tmp_path: Path) -> None
 def test_a_large_tree_keeps_its_order_and_holds_equal_texts_once(
     session: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "ROWS_A_STEP", 3)
+    monkeypatch.setattr(reading, "ROWS_A_STEP", 3)
     ids = [f"v{number:05d}" for number in (5, 3, 9, 1, 2, 8, 4)]
     with Store.open(session, write=True) as engine:
         engine.put_variants([Variant(id=id, idea="i001", round=1, author="playbook", name="a name") for id in ids])
