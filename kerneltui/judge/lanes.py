@@ -265,7 +265,7 @@ def most_spares() -> int:
 
 def arena_words(bench: Bench) -> dict[str, Any]:
     if isinstance(bench.arena, HostArena):
-        return {"arena_fd": bench.arena.descriptor}
+        return {"arena_fd": bench.arena.descriptor, "sets_bytes": bench.sets_bytes}
     assert isinstance(bench.arena, CudaArena)
     return {"handle": bench.arena.own.handle}
 

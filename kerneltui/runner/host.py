@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import time
 from typing import Any
 
 from kerneltui.runner import confinement
 from kerneltui.runner.library import Library, pointer_arguments
-
-MADV_POPULATE_WRITE = 23
-
-
-def populate(memory: mmap.mmap, size_bytes: int) -> None:
-    """Fault the judge's pages in now, so that no timed call does; the workspace behind them stays untouched."""
-    try:
-        memory.madvise(MADV_POPULATE_WRITE, 0, size_bytes)
-    except OSError:
-        pass  # older than Linux 5.14: the warm-up does it
+from kerneltui.runner.mapping import map_arena
 
 
 class HostLane:
@@ -27,9 +17,7 @@ class HostLane:
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.symbols: int = spec["symbols"]
-        self.memory = mmap.mmap(spec["arena_fd"], spec["arena_bytes"], flags=mmap.MAP_SHARED)
-        populate(self.memory, spec["sets_bytes"])
-        os.close(spec["arena_fd"])
+        self.memory = map_arena(spec["arena_fd"], spec["arena_bytes"], spec["sets_bytes"])
         self.base = ctypes.addressof(ctypes.c_char.from_buffer(self.memory))
         self.notes = confinement.limit(
             memory_bytes=spec["memory_bytes"], processes=spec["processes"], file_bytes=spec["file_bytes"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import ctypes
 import importlib.util
-import mmap
 import os
 import sys
 import time
@@ -19,6 +18,7 @@ from typing import Any
 import torch
 
 from kerneltui.runner import confinement
+from kerneltui.runner.mapping import map_arena
 
 TYPES = {
     name: getattr(torch, name)
@@ -203,8 +203,7 @@ def step_down(user: int | None) -> list[str]:
 def open_block(spec: dict[str, Any]) -> torch.Tensor:
     """The judge's memory as bytes."""
     if spec["device"] == "cpu":
-        memory = mmap.mmap(spec["arena_fd"], spec["arena_bytes"], flags=mmap.MAP_SHARED)
-        os.close(spec["arena_fd"])
+        memory = map_arena(spec["arena_fd"], spec["arena_bytes"], spec["sets_bytes"])
         return torch.frombuffer(memory, dtype=torch.uint8)
     from cuda.bindings import runtime
 
