@@ -15,7 +15,7 @@ import torch
 from kerneltui.judge.bench import Set
 from kerneltui.judge.blocks import ANCHOR_BYTES, CudaArena
 from kerneltui.judge.claims import LIE_SHARE, Slice, fastest_us
-from kerneltui.judge.eager import untouched
+from kerneltui.judge.eager import stand_ins
 from kerneltui.judge.pairs import Between, RunnerCalls, number, visiting_order
 from kerneltui.judge.runners import Runner
 from kerneltui.records import Check, CheckResult
@@ -102,7 +102,7 @@ class CallsEager:
         self.ring = list(ring)
         self.waited = waited
         self.call = call or eager_call
-        self.kept: list[Any] | None = untouched(ring) if keep else None
+        self.kept: list[Any] | None = stand_ins(ring) if keep else None
         self.rng = random.SystemRandom()
         self.events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
 

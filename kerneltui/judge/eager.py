@@ -14,9 +14,12 @@ from kerneltui.judge.claims import Slice
 from kerneltui.judge.pairs import visiting_order
 
 
-def untouched(ring: Sequence[Set]) -> list[Any]:
-    """Stand-ins for results that are kept: memory has been had before, however few calls there were."""
-    return [[torch.zeros_like(out) for out in filled.slot.written] for filled in ring]
+def stand_ins(ring: Sequence[Set]) -> list[Any]:
+    """For results that are kept: memory has been had and written to before, however few calls there were.
+
+    Zeros would not do: a host's allocator gives them as pages that nobody has touched.
+    """
+    return [[torch.empty_like(out).fill_(1) for out in filled.slot.written] for filled in ring]
 
 
 def warm_alike(ring: Sequence[Set], entries: Sequence[int]) -> None:
@@ -40,7 +43,7 @@ class HostEager:
         self.calls = [(filled.module, filled.arguments) for filled in ring]
         self.times = times  # of the work in one launch, for controls
         self.ring = ring
-        self.kept: list[Any] | None = untouched(ring) if keep else None
+        self.kept: list[Any] | None = stand_ins(ring) if keep else None
         self.rng = random.SystemRandom()
 
     def slice(self, launches: int) -> Slice:

@@ -147,8 +147,8 @@ class ModuleLane:
             self.instances.append(model)
             self.arguments.append(arguments)
             self.outputs.append(places)
-            # Memory that has been had before: what is timed is no allocator's first time.
-            self.last[len(self.outputs) - 1] = [torch.zeros_like(place) for place in places]
+            # Memory that has been written to before: what is timed is neither an allocator's first time nor a page's.
+            self.last[len(self.outputs) - 1] = [torch.empty_like(place).fill_(1) for place in places]
         return {"method": "module"}
 
     def line_up(self, order: list[int]) -> dict[str, Any]:
