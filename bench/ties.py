@@ -51,8 +51,8 @@ def main() -> int:
             print(words_of(rows[-1]), file=sys.stderr, flush=True)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
-    runs, near, ties = (sum(row[name] for row in rows) for name in ("runs", "near", "ties"))
-    print(f"{near} of {runs} near enough to 1, {ties} ties", file=sys.stderr, flush=True)
+    runs, near, ties, faster = (sum(row[name] for row in rows) for name in ("runs", "near", "ties", "faster"))
+    print(f"{near} of {runs} near enough to 1, {ties} ties, {faster} called faster", file=sys.stderr, flush=True)
     if options.json:
         print(json.dumps({"bench": "ties", "device": device.name, "id": device.id, "problems": rows}))
     return 0 if near >= SHARE * runs else 1
@@ -111,6 +111,7 @@ def figures(verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "bound": bound,
         "near": sum(abs(ratio - 1) <= bound for ratio in ratios),
         "ties": sum(speedup.tie for speedup, _ in pairs),
+        "faster": sum(not speedup.tie and speedup.ratio > 1 for speedup, _ in pairs),
         "ratios": [round(ratio, 5) for ratio in ratios],
         "widths": sorted(round(speedup.high - speedup.low, 5) for speedup, _ in pairs),
         "untrusted": len(measured) - len(pairs),
@@ -124,7 +125,7 @@ def words_of(row: dict[str, Any]) -> str:
     middle = stats.median(ratios)
     lines = (
         f"{row['problem']}: {row['us']:.1f} us a call, {row['near']} of {row['runs']} within {row['bound']:.1%}, "
-        f"{row['ties']} ties; ratio {middle:.4f} [{ratios[0]:.4f}, {ratios[-1]:.4f}], {row['seconds']:.0f} s"
+        f"{row['ties']} ties, {row['faster']} called faster; ratio {middle:.4f} [{ratios[0]:.4f}, {ratios[-1]:.4f}], {row['seconds']:.0f} s"
     )
     return "\n".join([lines, *row["wrong"]])
 

@@ -109,7 +109,7 @@ def comparison(tree: Tree) -> str:
     if best.speedup is not None:
         interval = f"[{best.speedup.low:.3f}, {best.speedup.high:.3f}]"
         if best.speedup.tie:
-            word = f"is as fast as PyTorch eager (a tie: {interval} includes 1)"
+            word = f"is as fast as PyTorch eager (a tie: {interval} is too close to 1 to tell on this device)"
         elif best.speedup.ratio > 1:
             word = f"is {best.speedup.ratio:.2f}x as fast as PyTorch eager {interval}"
         else:

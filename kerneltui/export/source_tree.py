@@ -132,7 +132,8 @@ def heading(winner: Winner, unverified: bool) -> list[str]:
         lines.append("UNVERIFIED: this kernel was NOT found correct.")
     if measured and verdict and verdict.device and measured.speedup:
         gains = ", ".join(
-            f"{gain.ratio:.2f}x {name} [{gain.low:.3f}, {gain.high:.3f}]" for name, gain in measured.speedup.items()
+            f"{gain.ratio:.2f}x {name}{' (a tie)' * gain.tie} [{gain.low:.3f}, {gain.high:.3f}]"
+            for name, gain in measured.speedup.items()
         )
         lines.append(f"{measured.median_us:.4g} us on {verdict.device.name}: {gains}; {measured.badge}.")
     lines.append(f"Verified for the shapes and dtypes of {winner.name}.h only; see {winner.name}_provenance.json.")

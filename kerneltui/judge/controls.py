@@ -34,8 +34,8 @@ def control(device: str, sides: Callable[[int], Side], each_s: float) -> Control
     launches = launches_for(each_s * 1e6, SLICE_S)
     fault = words = ""
     for _ in range(TRIES):
-        same = paired(sides(1), sides(1), launches)
-        twice = paired(sides(1), sides(2), launches)
+        same = paired(sides(1), sides(1), launches, stats.RESOLUTION[device])
+        twice = paired(sides(1), sides(2), launches, stats.RESOLUTION[device])
         words = f"eager against itself {same.ratio:.3f}, eager done twice {twice.ratio:.3f}"
         fault = why_wrong(same, twice, OFF_BY[device])
         if not fault:
@@ -52,7 +52,7 @@ def why_wrong(same: Speedup, twice: Speedup, off_by: float) -> str:
     return ""
 
 
-def paired(baseline: Side, candidate: Side, launches: int) -> Speedup:
+def paired(baseline: Side, candidate: Side, launches: int, resolution: float) -> Speedup:
     """The ratio of two sides."""
     rng, start = random.SystemRandom(), time.monotonic()
     one: list[float] = []
@@ -64,6 +64,6 @@ def paired(baseline: Side, candidate: Side, launches: int) -> Speedup:
         rng.shuffle(order)
         for side, times in order:
             times.append(side.slice(launches).each_us)
-    found = stats.speedup(one, other)
+    found = stats.speedup(one, other, resolution=resolution)
     assert found is not None  # there are pairs
     return found

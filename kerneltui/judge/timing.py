@@ -103,7 +103,7 @@ def measure(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> tuple[Measur
         measurement = without_ratio(measurement, controls.fault)
     # The slice whose outputs are verified.
     last = [] if pairs.doubt else sides.candidate.visit_last(stats.median(pairs.candidate_us or [math.nan]))
-    return with_compiled(measurement, more), last
+    return with_compiled(trial, measurement, more), last
 
 
 def controls_of(trial: Trial, ring: Sequence[Set]) -> Controls:
@@ -269,8 +269,8 @@ def compiled_pairs(trial: Trial, ring: Sequence[Set], sides: Sides) -> Pairs | N
     return None if found.doubt or not found.candidate_us else found
 
 
-def with_compiled(measurement: Measurement, pairs: Pairs | None) -> Measurement:
-    found = stats.speedup(pairs.baseline_us, pairs.candidate_us) if pairs else None
+def with_compiled(trial: Trial, measurement: Measurement, pairs: Pairs | None) -> Measurement:
+    found = speedup_of(trial, pairs) if pairs else None
     if pairs is None or found is None or not measurement.speedup:
         return measurement
     return replace(
@@ -313,8 +313,8 @@ def write_measurement(
         samples_us=tuple(pairs.candidate_us),
         call_us=stats.median(called.candidate_us) if called else None,
         baselines_us={"eager": stats.median(pairs.baseline_us)},
-        speedup={} if disturbed else ratios(pairs),
-        call_speedup={} if disturbed or called is None else ratios(called),
+        speedup={} if disturbed else against_eager(trial, pairs),
+        call_speedup={} if disturbed or called is None else against_eager(trial, called),
         launches=pairs.launches,
         warmup=pairs.warmup,
         dropped=pairs.dropped,
@@ -331,6 +331,11 @@ def write_measurement(
     )
 
 
-def ratios(pairs: Pairs) -> dict[str, Speedup]:
-    found = stats.speedup(pairs.baseline_us, pairs.candidate_us)
+def against_eager(trial: Trial, pairs: Pairs) -> dict[str, Speedup]:
+    found = speedup_of(trial, pairs)
     return {"eager": found} if found else {}
+
+
+def speedup_of(trial: Trial, pairs: Pairs) -> Speedup | None:
+    resolution = stats.RESOLUTION[trial.bench.device.type]
+    return stats.speedup(pairs.baseline_us, pairs.candidate_us, resolution=resolution)

@@ -95,7 +95,11 @@ def _baseline_lines(measurement: Measurement, glyphs: Glyphs, width: int) -> lis
         pairs = f"{speedup.pairs:>6}" if wide else ""
         tail = right(_ratio(call, glyphs), 12) if call and wide else ""
         found.append(
-            [(row, ""), (rest + pairs, "ok" if speedup.low > 1 else "wait" if speedup.tie else "fail"), (tail, "muted")]
+            [
+                (row, ""),
+                (rest + pairs, "wait" if speedup.tie else "ok" if speedup.ratio > 1 else "fail"),
+                (tail, "muted"),
+            ]
         )
     if measurement.floor_us:
         share = measurement.floor_us / measurement.median_us if measurement.median_us else 0.0

@@ -1,0 +1,68 @@
+"""Memory of a runner on a host: nothing that a clock sees is a page's first touch."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+
+import pytest
+
+from kerneltui.runner.mapping import map_arena
+
+PAGE = resource.getpagesize()
+KEEPING = """
+import json, resource, sys, torch
+from kerneltui.runner.module import leave_room
+
+def faults():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+places = [torch.ones(128 << 10) for _ in range(16)]  # 512 KiB each
+kept = [torch.empty_like(place).fill_(1) for place in places]
+if sys.argv[1] == "room":
+    leave_room(sum(place.nbytes for place in places))
+torch.relu(torch.ones(9))
+before = faults()
+for _ in range(4):
+    for entry, place in enumerate(places):
+        kept[entry] = torch.relu(place)
+print(json.dumps(faults() - before))
+"""
+
+
+def faults_of_kept_results(how: str) -> int:
+    """In a process of its own, with malloc as judge and runner have it."""
+    surroundings = {**os.environ, "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 50)}
+    found = subprocess.run(
+        [sys.executable, "-c", KEEPING, how], env=surroundings, capture_output=True, text=True, timeout=120, check=True
+    )
+    return int(json.loads(found.stdout))
+
+
+def test_kept_results_find_room_that_was_written_to() -> None:
+    assert faults_of_kept_results("room") < 16 <= faults_of_kept_results("none")
+
+
+def touch(descriptor: int, populated: int, pages: int) -> list[int]:
+    """Page faults of a first read of every page."""
+    memory = map_arena(os.dup(descriptor), pages * PAGE, populated * PAGE)
+    counts = []
+    for page in range(pages):
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        memory[page * PAGE]
+        counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+    memory.close()
+    return counts
+
+
+def test_input_sets_are_mapped_before_they_are_read_and_the_rest_is_not() -> None:
+    if os.uname().release.split(".")[:2] < ["5", "14"] and int(os.uname().release.split(".")[0]) <= 5:
+        pytest.skip("populating a mapping needs Linux 5.14")
+    descriptor = os.memfd_create("arena")
+    os.truncate(descriptor, 512 * PAGE)
+    counts = touch(descriptor, 256, 512)
+    os.close(descriptor)
+    assert sum(counts[:256]) < 8 <= sum(counts[256:])
