@@ -234,6 +234,41 @@ def test_outputs_must_be_tensors() -> None:
     assert "output 0 of forward is a dict" in words
 
 
+def test_shapes_that_depend_on_values_are_refused() -> None:
+    words = refusal("    def forward(self, x):\n        return x[x > 0]")
+    assert "the shape of `out` depends on the values of the inputs" in words and "a fixed shape" in words
+
+
+def test_outputs_without_elements_are_refused() -> None:
+    words = refusal("    def forward(self, x):\n        return x * 2", inputs="[torch.randn(0, 8)]")
+    assert "the outputs have no elements" in words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("[torch.ones(4), torch.ones(4)]", "a list that holds a Tensor"),
+        ("(1, [torch.ones(4)])", "a tuple that holds a list that holds a Tensor"),
+        ("{'a': 1}", "a dict"),
+        ("torch.float32", "a dtype"),
+    ],
+)
+def test_arguments_that_no_candidate_can_be_given_are_named(value: str, words: str) -> None:
+    body = "    def forward(self, x, more):\n        return x * 2"
+    assert f"argument `more` of forward is {words}" in refusal(body, inputs=f"[torch.randn(64, 64), {value}]")
+
+
+def test_an_input_that_lay_otherwise_is_noted() -> None:
+    found = lint("    def forward(self, x):\n        return x * 2", inputs="[torch.randn(64, 32).t()]")
+    assert "not contiguous" in next(check.detail for check in found.checks if check.name == "contiguous")
+    assert found.signature.inputs[0].shape == (32, 64)
+
+
+def test_a_reference_that_counts_its_calls_is_no_yardstick() -> None:
+    body = "    n = 0\n\n    def forward(self, x):\n        self.n += 1\n        return x * self.n"
+    assert "counts its calls" in refusal(body)
+
+
 def test_an_exception_names_its_line() -> None:
     words = refusal("    def forward(self, x):\n        return x.view(7, 7)")
     assert words.startswith("reference.py:7: forward raised RuntimeError")

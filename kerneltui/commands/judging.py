@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -50,7 +51,8 @@ def read_kernel(path: Path) -> Candidate:
         )
     if b"\0" in data:
         raise UsageError(f"{path}: this is a binary file; give the source.")
-    return Candidate(source=data.decode("utf-8", "surrogateescape"), language=language)
+    source = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "surrogateescape")
+    return Candidate(source=source, language=language)
 
 
 def parse_pairs(pairs: tuple[str, ...], what: str) -> dict[str, str]:

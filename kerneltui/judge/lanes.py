@@ -17,6 +17,7 @@ from kerneltui.judge.bench import Bench
 from kerneltui.judge.blocks import CudaArena, device_must_answer
 from kerneltui.judge.cuda import Watch
 from kerneltui.judge.faults import fault_words
+from kerneltui.judge.reference import is_plain
 from kerneltui.judge.runners import Runner, RunnerFailure
 from kerneltui.records import Outcome
 
@@ -279,12 +280,6 @@ def plain_arguments(path: str, values: Sequence[Any]) -> list[Any]:
                 "numbers, texts and lists of them."
             )
     return list(values)
-
-
-def is_plain(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return all(map(is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)
 
 
 def build_environment() -> dict[str, str]:

@@ -49,6 +49,10 @@ def check_reference(reference: Reference, tolerance: Tolerance, *, allow_nan: bo
     judged = reference.run(module, clones(inputs))
     signature = reference.sign(module, inputs, judged)
     lint = Lint(signature=signature, module=module)
+    if reference.was_strided:
+        lint.note(
+            "contiguous", "get_inputs() makes a tensor that is not contiguous; candidates and eager get it contiguous"
+        )
     note_mode(lint, module, outputs, judged, tolerance)
     check_unchanged(reference, module, inputs, signature)
     other = reference.run(module, clones(reference.make_inputs(seed + 1)))
@@ -123,7 +127,8 @@ def disagreement(
     pattern = describe_pattern(apart)
     where = f" ({pattern})" if pattern else ""
     remedy = random_parts(module) or (
-        "it is random, or returns memory that it never wrote (`torch.empty`); make every element follow from the inputs"
+        "it is random, counts its calls, or returns memory that it never wrote (`torch.empty`); make every element follow "
+        "from the inputs"
     )
     return (
         f"{reference.path}: the reference does not agree with itself: on equal inputs {int(apart.sum()):,} of "
@@ -189,7 +194,15 @@ def check_worth(
     allow_nan: bool,
 ) -> None:
     """Whether right answers can be told from no work."""
-    for tensor, one in zip(lint.signature.outputs, outputs, strict=True):
+    if not any(one.numel() for one in outputs):
+        raise ProblemError(f"{reference.path}: the outputs have no elements; nothing can be compared.")
+    for tensor, one, two in zip(lint.signature.outputs, outputs, other, strict=True):
+        if one.shape != two.shape:
+            raise ProblemError(
+                f"{reference.path}: the shape of `{tensor.name}` depends on the values of the inputs: {tuple(one.shape)}, then "
+                f"{tuple(two.shape)}. A kernel's outputs are laid out before it runs; let the answer have a fixed shape (a "
+                "mask, or the largest size with a count)."
+            )
         note_nan(lint, tensor.name, one, allow_nan)
         if not one.dtype.is_floating_point or one.numel() < 2:
             continue

@@ -82,6 +82,7 @@ class Reference:
         self.device = device
         self.space = execute(source, path)
         self.signature: Signature | None = None
+        self.was_strided = False  # whether get_inputs() made a tensor that lay otherwise
 
     def seed(self, seed: int) -> None:
         """Every generator that a reference may draw from."""
@@ -94,7 +95,7 @@ class Reference:
         random.seed(seed)
 
     def make_inputs(self, seed: int, *, device: torch.device | None = None) -> list[Any]:
-        """get_inputs() under a seed, tensors on the device."""
+        """get_inputs() under a seed; tensors on the device, contiguous as a candidate gets them."""
         self.seed(seed)
         where = device or self.device
         with self.blamed("get_inputs()"), torch.device(where), torch.no_grad():
@@ -103,7 +104,9 @@ class Reference:
             raise ProblemError(
                 f"{self.path}: get_inputs() returned a {type(made).__name__}; it must return the list of forward's arguments."
             )
-        return [value.detach().to(where) if isinstance(value, torch.Tensor) else value for value in made]
+        tensors = [value for value in made if isinstance(value, torch.Tensor)]
+        self.was_strided = not all(value.is_contiguous() for value in tensors)
+        return [value.detach().to(where).contiguous() if isinstance(value, torch.Tensor) else value for value in made]
 
     def make_arguments(self) -> tuple[list[Any], dict[str, Any]]:
         """Constructor arguments: a list, or KernelBench's pair of a list and a dictionary."""
@@ -164,6 +167,12 @@ class Reference:
         for name, value in tensors:
             if value.dtype not in DTYPES:
                 raise ProblemError(f"{self.path}: input `{name}` is {value.dtype}, which has no C type here.")
+        for name, value in zip(names, inputs, strict=True):
+            if not isinstance(value, torch.Tensor) and not is_plain(value):
+                raise ProblemError(
+                    f"{self.path}: argument `{name}` of forward is {kind_of(value)}; a candidate can be given tensors, numbers, "
+                    "texts, None and lists of those that are no tensors. Let forward take each tensor by itself."
+                )
         # A tied weight has several names; each is an argument of its own.
         parameters = dict(module.named_parameters(remove_duplicate=False))
         state = {name: value for name, value in module.state_dict().items() if isinstance(value, torch.Tensor)}
@@ -224,6 +233,21 @@ def last_line(error: BaseException, path: str) -> int | None:
         return error.lineno
     frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == path]
     return frames[-1] if frames else None
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value travels as JSON."""
+    if isinstance(value, list | tuple):
+        return all(map(is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)
+
+
+def kind_of(value: Any) -> str:
+    """`a list that holds a Tensor`."""
+    if isinstance(value, list | tuple):
+        part = next(part for part in value if not is_plain(part))
+        return f"a {type(value).__name__} that holds {kind_of(part)}"
+    return f"a {type(value).__name__}"
 
 
 def first_line(error: BaseException) -> str:

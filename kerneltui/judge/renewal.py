@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from kerneltui.errors import ProblemError
 from kerneltui.judge.bench import Bench, Set
 from kerneltui.judge.eager import warm_alike
 from kerneltui.judge.hard_inputs import is_sample
@@ -107,7 +108,7 @@ def bears(bench: Bench, found: tuple[bool, ...]) -> bool:
     move([view.clone() for view in read], read, found, SHRUNK[0], {}, random.SystemRandom())
     try:
         return is_finite(probe.run()) or not finite
-    except (RuntimeError, ValueError, IndexError):
+    except ProblemError:
         return False
 
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 
 import torch
 
+from kerneltui.errors import ProblemError
 from kerneltui.judge import hard_inputs
 from kerneltui.judge.bench import Bench, Set
 from kerneltui.judge.compare import BITS, Expected, Finding, compare, root_mean_square
@@ -218,13 +219,16 @@ class Trial(Conversation):
         return hard_inputs.usable_recipes(self.ring[0].arguments)
 
     def check_hard(self, name: str) -> bool:
-        """Whether the reference itself is finite there; an honest kernel is never asked more than eager can."""
+        """Whether the reference takes it and is finite there; an honest kernel is never asked more than eager can."""
         main = self.bench.main
         values = hard_inputs.apply(name, main.reference.make_inputs(secrets.randbits(63)))
         if values is None:
             return False
         filled = self.bench.probe(main, name, values)
-        expected = self.bench.expect(filled, truth=self.rules.truth, loose=True)
+        try:
+            expected = self.bench.expect(filled, truth=self.rules.truth, loose=True)
+        except ProblemError:  # a matrix that must have an inverse, a distance that must be positive
+            return False
         if not all(math.isfinite(root_mean_square(out.eager)) for out in expected if out.eager.is_floating_point()):
             return False
         workspace = self.workspace_for(main) if len(self.bench.workloads) > 1 else self.workspace

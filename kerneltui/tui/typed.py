@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def read_kernel(path: str) -> tuple[str, str]:
         return "", f"{file} is empty"
     if b"\0" in data:
         return "", f"{file} is binary; the source is wanted"
-    return data.decode("utf-8", "replace"), ""
+    return data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace"), ""
 
 
 _BUDGET_NAMES = {"wall": "wall_s", "time": "wall_s", "cost": "usd", "dollars": "usd", "target": "target_speedup",
