@@ -22,6 +22,7 @@ KEPT_WORDS_BYTES = 16_000
 START_S = 120.0  # importing torch from a cold network disk
 QUIT_S = 0.5
 FOLDER = "kerneltui-judge-"
+SPIN_COUNT = "10000"  # looks of a waiting thread: 0.3 to 0.5 ms
 
 
 class JudgeDied(JudgeFailed):
@@ -162,17 +163,34 @@ def opened(answer: dict[str, Any]) -> dict[str, Any]:
     raise kinds.get(str(answer.get("kind")), JudgeFailed)(str(answer.get("message", "no reason given")))
 
 
+def thread_environment(device: Device) -> dict[str, str]:
+    """How threads of OpenMP wait and where they run, here and in runners on a host.
+
+    PyTorch's threads spin between two operations. Were they to sleep, small operations of eager would take twice as long or
+    not, as two threads happen to lie, and any kernel with one thread would look fast. So they spin, each on a core of its
+    own, and for so short a time that the other side of a pair, which waits for them, does not meet them.
+    """
+    cores = device_cores(device)
+    if not cores:
+        return {"OMP_NUM_THREADS": str(len(os.sched_getaffinity(0))), "OMP_WAIT_POLICY": "passive"}
+    return {
+        "OMP_NUM_THREADS": str(len(cores)),
+        "OMP_WAIT_POLICY": "passive",
+        "OMP_PROC_BIND": "true",
+        "OMP_PLACES": ",".join(f"{{{core}}}" for core in cores),
+        "GOMP_SPINCOUNT": SPIN_COUNT,
+    }
+
+
 def judge_environment(device: Device, folder: Path | None = None) -> dict[str, str]:
     """What a judge needs to know, and no keys."""
     package = Path(__file__).resolve().parent.parent.parent
     # The judge is ours: it finds its packages where this process does.
     path = os.pathsep.join(filter(None, (str(package), os.environ.get("PYTHONPATH"))))
     extra = {"PYTHONPATH": path, "PYTHONUNBUFFERED": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    cores = len(device_cores(device)) or len(os.sched_getaffinity(0))
     if folder is not None:
         extra["TMPDIR"] = str(folder)
-    # Threads that spin between calls would take the cores from the other side of a pair.
-    extra |= {"OMP_NUM_THREADS": str(cores), "OMP_WAIT_POLICY": "passive"}
+    extra |= thread_environment(device)
     # glibc's malloc keeps what is freed, here and in modules' runners: otherwise one side of a pair pays for every large
     # output in page faults, and the other does not.
     extra |= {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 50)}

@@ -129,8 +129,9 @@ class Desk:
         if device["kind"] == "cuda":
             return self.take_gpu(device)
         cores = cores_of(device["id"])
-        os.sched_setaffinity(0, cores)
         torch.set_num_threads(len(cores))
+        # This thread is OpenMP's first and stays where its first place is: on another's core each would wait for the other.
+        os.sched_setaffinity(0, {min(cores)})
         self.lane = HostLane(sorted(cores))
         return torch.device("cpu")
 
@@ -227,16 +228,18 @@ def describe_only(command: dict[str, Any]) -> dict[str, Any]:
 
 
 def cores_of(device_id: str) -> set[int]:
-    """Cores of "cpu:0-1" or "cpu:0,2-3"; those that this process may use."""
+    """Cores of "cpu:0-1" or "cpu:0,2-3"; those that this process may use, and from here on does."""
     cores: set[int] = set()
     for part in device_id.removeprefix("cpu:").split(","):
         first, _, last = part.partition("-")
         if first.isdigit():
             cores.update(range(int(first), int(last or first) + 1))
-    usable = cores & os.sched_getaffinity(0)
-    if not usable:
-        raise MachineError(f"none of the cores of `{device_id}` may be used by this process")
-    return usable
+    try:
+        # OpenMP has this thread on one core already: the kernel says what it might have.
+        os.sched_setaffinity(0, cores)
+    except OSError as error:
+        raise MachineError(f"none of the cores of `{device_id}` may be used by this process") from error
+    return os.sched_getaffinity(0)
 
 
 def precision_words(workload: Workload) -> str:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from kerneltui import stats
 from kerneltui.judge.claims import (
+    FLOOR_SHARE,
     Slice,
     busy_s,
     claim_doubt,
@@ -32,6 +33,7 @@ from kerneltui.judge.runners import Runner
 SLICE_S = 0.006  # long enough that a clock of a microsecond's tick and a pipe's delay are below 0.1 %
 LAUNCHES_MOST = 20_000
 TURNS_MOST = 4  # of the ring in one slice, where every turn is renewed
+LONG_S, LONG_TRIES = 0.03, 3  # calls without a pause: what a command costs is nothing beside them
 WARM_S, WARM_LEAST, WARM_MOST, WARM_TRIES = 0.002, 2, 64, 2
 LAST_S, LAST_LEAST = 0.05, 4  # the turn whose outputs are verified: time, and entries at least
 SLACK_S = 0.0005  # of the judge's clock: waking up on both sides of a pipe
@@ -40,6 +42,7 @@ EMPTY_SLICES = 5
 EMPTY_MOST_S = 0.0003  # what an empty slice may cost: no candidate is forgiven more
 EMPTY_TIMES, EMPTY_SPARE_S = 2, 50e-6  # of what an empty slice takes on a GPU: what a slice may take beyond its claim
 WAKING_S = 0.0004  # by the judge's clock, for a command on a host: both sides wake up, on a machine that others use too
+IDLE_S = 0.001  # after which threads that spin for their next operation sleep: judges.SPIN_COUNT takes 0.3 to 0.5 ms
 BUSY_SHARE = 0.1  # of a core, while the other side is timed: an idle thread pool uses none
 LEAST_PAIRS = 3
 SHORT = "the judge's clock ran on longer than was claimed"
@@ -112,12 +115,18 @@ class RunnerCalls:
         """Calls on ring entries in random order, from new inputs and fresh poison."""
         order = visiting_order(self.ring - self.led, launches, self.rng)
         self.between.renew(order)
+        self.let_threads_sleep()
         if self.led:
             # A command of its own: what it costs is no part of what the kernel counts for the timed one.
             self.lined_up(operation, [self.ring - 1])
         found = self.lined_up(operation, order)
         self.between.audit()
         return found
+
+    def let_threads_sleep(self) -> None:
+        """So that what one side leaves spinning takes no core from the other."""
+        if self.on_host:
+            time.sleep(IDLE_S)
 
     def lined_up(self, operation: str, order: Sequence[int]) -> Slice:
         """Calls in this order."""
@@ -129,8 +138,27 @@ class RunnerCalls:
         launches = max(LAST_LEAST, launches_for(each_us, LAST_S))
         order = visiting_order(self.ring, min(launches, self.ring), self.rng)
         self.between.renew(order, audit=False)
+        self.let_threads_sleep()
         self.lined_up("slice", order)
         return order
+
+    def long_doubt(self, each_us: float) -> str:
+        """So many calls at once that the kernel's count of processor time bounds what is claimed of them, and of a slice.
+
+        They may be faster than those of a slice, since nothing is renewed in between; slower they cannot be.
+        """
+        if self.empty_s is None or not math.isfinite(each_us) or each_us <= 0:
+            return ""
+        count = max(self.ring - self.led, launches_for(each_us, LONG_S))
+        order = [entry % (self.ring - self.led) for entry in range(count)]
+        found = [self.lined_up("slice", order) for _ in range(LONG_TRIES)]
+        counted_s, claimed_s = min(each.floor_s for each in found), count * each_us / 1e6
+        if claimed_s >= FLOOR_SHARE * counted_s:
+            return floor_doubt(found)
+        return (
+            f"its clock is slow: {count} calls took at least {counted_s * 1e3:.3f} ms as the kernel counts, "
+            f"{claimed_s * 1e3:.3f} ms by what it claims of single slices"
+        )
 
     def warm_us(self, each_us: float) -> float | None:
         """One call on inputs that it has just been called with: what it takes where they are in the cache."""
@@ -278,6 +306,7 @@ class Alone:
         self.wall_s = 0.0
 
     def slice(self, launches: int) -> Slice:
+        self.candidate.let_threads_sleep()
         before = self.candidate.busy_s()
         found = self.baseline.slice(launches)
         self.busy_s += self.candidate.busy_s() - before

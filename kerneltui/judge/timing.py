@@ -83,7 +83,7 @@ def measure(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> tuple[Measur
         width=WIDTH,
         disturbed=lambda: (watch.disturbed() if watch else "") or (anchor.disagreement() if anchor else ""),
     )
-    if isinstance(sides.candidate, RunnerReplays) and not pairs.doubt and not pairs.screened:
+    if not pairs.doubt and not pairs.screened:
         pairs.doubt = sides.candidate.long_doubt(stats.median(pairs.candidate_us or [math.nan]))
     if sides.candidate.code:
         words = f"{trial.request.function} returned {sides.candidate.code} while it was timed"

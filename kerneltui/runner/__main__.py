@@ -6,6 +6,7 @@ claims is believed only as far as the judge can check it: outputs, guard bands, 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -87,10 +88,19 @@ def serve(pipes: Pipes) -> int:
     return 0
 
 
+def spread_out(places: str) -> None:
+    """To all cores of the device, "{0},{1}": the judge's first thread keeps to one, and so would this process."""
+    cores = {int(core) for core in places.replace("{", "").replace("}", "").split(",") if core.isdigit()}
+    if cores:
+        with contextlib.suppress(OSError):  # they may be another's by now; then those that were inherited do
+            os.sched_setaffinity(0, cores)
+
+
 def main() -> int:
     """Ends with the judge: closed pipes are the end of the work."""
     commands, answers, parent = (int(word) for word in sys.argv[1:4])
     confinement.die_with(parent)
+    spread_out(os.environ.get("OMP_PLACES", ""))
     try:
         return serve(Pipes(commands, answers))
     except BrokenPipeError:

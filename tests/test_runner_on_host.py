@@ -1,4 +1,4 @@
-"""Memory of a runner on a host: nothing that a clock sees is a page's first touch."""
+"""Memory and cores of a runner on a host: no page's first touch under the clock, no thread that waits for another's core."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import sys
 
 import pytest
 
+from kerneltui.evaluator.devices import cpu_device
+from kerneltui.evaluator.judges import thread_environment
+from kerneltui.records import Device
 from kerneltui.runner.mapping import map_arena
 
 PAGE = resource.getpagesize()
@@ -66,3 +69,30 @@ def test_input_sets_are_mapped_before_they_are_read_and_the_rest_is_not() -> Non
     counts = touch(descriptor, 256, 512)
     os.close(descriptor)
     assert sum(counts[:256]) < 8 <= sum(counts[256:])
+
+
+def test_threads_of_a_host_have_a_core_each_and_wait_for_a_moment_only() -> None:
+    core = min(os.sched_getaffinity(0))
+    words = thread_environment(cpu_device(f"{core}"))
+    assert ("1", f"{{{core}}}", "true") == (words["OMP_NUM_THREADS"], words["OMP_PLACES"], words["OMP_PROC_BIND"])
+    assert 1000 <= int(words["GOMP_SPINCOUNT"]) <= 20_000
+    assert "OMP_PLACES" not in thread_environment(Device(id="cuda:GPU-1", name="a GPU", kind="cuda"))
+
+
+SPREADING = """
+import os, sys
+from kerneltui.runner.__main__ import spread_out
+cores = [int(core) for core in sys.argv[1].split(",")]
+os.sched_setaffinity(0, cores[:1])
+spread_out("")
+assert os.sched_getaffinity(0) == set(cores[:1])
+spread_out(",".join(f"{{{core}}}" for core in cores))
+assert os.sched_getaffinity(0) == set(cores)
+spread_out("{99999}")
+assert os.sched_getaffinity(0) == set(cores)
+"""
+
+
+def test_a_runner_has_all_cores_of_the_device_whatever_the_judge_s_first_thread_has() -> None:
+    cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+    subprocess.run([sys.executable, "-c", SPREADING, cores], check=True, timeout=60)
