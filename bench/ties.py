@@ -1,6 +1,6 @@
 """A against A: every problem's own PyTorch as a module candidate, through the whole path, again and again.
 
-    python bench/ties.py [--device cpu|cuda] [--runs N] [--problems softmax,layernorm,...] [--sizes NAME=VALUE,...] [--json]
+    python bench/ties.py [--device cpu|cuda] [--runs N] [--problems softmax,mine.py,...] [--sizes NAME=VALUE,...] [--json]
 
 A ratio other than 1 is the evaluator's own error. Each run is a candidate that no cache has seen, in a fresh process, on
 fresh secrets. Wanted on a GPU: at least 95 of 100 within 0.5 % of 1 (within 0.2 % where a call takes more than 20 µs), and
@@ -21,8 +21,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
-
-from stages import ROOT
 
 from kerneltui import stats
 from kerneltui.evaluator.devices import find_device
@@ -62,7 +60,7 @@ def read_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Every problem's own PyTorch against itself.")
     parser.add_argument("--device", default="auto", help="auto, cpu or cuda")
     parser.add_argument("--runs", type=int, default=15, help="of each problem")
-    parser.add_argument("--problems", default="", help="names, with commas; all that ship when left out")
+    parser.add_argument("--problems", default="", help="names or files, with commas; all that ship when left out")
     parser.add_argument("--sizes", default="", help="NAME=VALUE, with commas, for the problems that have them")
     parser.add_argument("--json", action="store_true", help="a JSON object as the last line")
     return parser.parse_args()
@@ -71,7 +69,7 @@ def read_options() -> argparse.Namespace:
 async def judge_all(name: str, sizes: dict[str, int], device: Device, scratch: Path, runs: int) -> list[Verdict]:
     """So many verdicts on the reference as a candidate."""
     problem = load_problem(name)
-    reference = (ROOT / "kernels" / name / "reference.py").read_text()
+    reference = problem.source
     sizes = {constant: value for constant, value in sizes.items() if f"\n{constant} = " in reference}
     source = as_candidate(reference, sizes)
     settings = Settings(problem=name, sizes=sizes, deadline_s=60.0)

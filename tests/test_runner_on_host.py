@@ -7,13 +7,16 @@ import os
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+from kerneltui.commands import judging
 from kerneltui.evaluator.devices import cpu_device
 from kerneltui.evaluator.judges import thread_environment
 from kerneltui.records import Device
 from kerneltui.runner.mapping import map_arena
+from kerneltui.tui import typed
 
 PAGE = resource.getpagesize()
 KEEPING = """
@@ -62,7 +65,7 @@ def touch(descriptor: int, populated: int, pages: int) -> list[int]:
 
 
 def test_input_sets_are_mapped_before_they_are_read_and_the_rest_is_not() -> None:
-    if os.uname().release.split(".")[:2] < ["5", "14"] and int(os.uname().release.split(".")[0]) <= 5:
+    if tuple(int(part) for part in os.uname().release.split(".")[:2]) < (5, 14):
         pytest.skip("populating a mapping needs Linux 5.14")
     descriptor = os.memfd_create("arena")
     os.truncate(descriptor, 512 * PAGE)
@@ -96,3 +99,9 @@ assert os.sched_getaffinity(0) == set(cores)
 def test_a_runner_has_all_cores_of_the_device_whatever_the_judge_s_first_thread_has() -> None:
     cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
     subprocess.run([sys.executable, "-c", SPREADING, cores], check=True, timeout=60)
+
+
+def test_a_kernel_file_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.cpp"
+    path.write_bytes(b"\xef\xbb\xbfint x;\n")
+    assert "int x;\n" == judging.read_kernel(path).source == typed.read_kernel(str(path))[0]

@@ -128,7 +128,7 @@ class Desk:
         device = command["device"]
         if device["kind"] == "cuda":
             return self.take_gpu(device)
-        cores = cores_of(device["id"])
+        cores = take_cores(device["id"])
         torch.set_num_threads(len(cores))
         # This thread is OpenMP's first and stays where its first place is: on another's core each would wait for the other.
         os.sched_setaffinity(0, {min(cores)})
@@ -227,8 +227,8 @@ def describe_only(command: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def cores_of(device_id: str) -> set[int]:
-    """Cores of "cpu:0-1" or "cpu:0,2-3"; those that this process may use, and from here on does."""
+def take_cores(device_id: str) -> set[int]:
+    """Run on the cores of "cpu:0-1" or "cpu:0,2-3" from here on; those of them that this process may use."""
     cores: set[int] = set()
     for part in device_id.removeprefix("cpu:").split(","):
         first, _, last = part.partition("-")
