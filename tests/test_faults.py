@@ -80,6 +80,18 @@ def test_fault_gets_its_own_words(bench: Bench, name: str, outcome: Outcome, wor
     assert [] == bench.leftovers()
 
 
+def test_wrong_on_inputs_that_come_up_while_it_is_timed_is_a_mismatch(bench: Bench) -> None:
+    source = (FAULTS / "some_inputs.cpp").read_text()
+    for _ in range(12):  # one in three is found out by the checks already
+        verdict = bench.judge(source)
+        assert Outcome.MISMATCH == verdict.outcome, verdict.message
+        if verdict.stage is Stage.TIME:
+            break
+    assert verdict.message.startswith("right on the inputs that were checked, wrong on others, timed or not: 1 of ")
+    assert "worst at out[0, 7]" in verdict.message and 1 == verdict.errors[0].wrong
+    assert [] == bench.leftovers()
+
+
 @pytest.mark.parametrize("name", ["endless", "stubborn", "fork_bomb", "goes_silent"])
 @pytest.mark.parametrize("filter", [True, False], ids=["filtered", "unfiltered"])
 def test_what_never_ends_is_ended(bench: Bench, name: str, filter: bool) -> None:
