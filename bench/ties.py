@@ -18,6 +18,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,7 @@ def figures(verdicts: Sequence[Verdict]) -> dict[str, Any]:
         "ratios": [round(ratio, 5) for ratio in ratios],
         "widths": sorted(round(speedup.high - speedup.low, 5) for speedup, _ in pairs),
         "untrusted": len(measured) - len(pairs),
+        "disturbances": dict(Counter(word for found in measured if not found.speedup for word in found.disturbances)),
         "wrong": wrong,
     }
 
@@ -125,7 +127,8 @@ def words_of(row: dict[str, Any]) -> str:
         f"{row['problem']}: {row['us']:.1f} us a call, {row['near']} of {row['runs']} within {row['bound']:.1%}, "
         f"{row['ties']} ties, {row['faster']} called faster; ratio {middle:.4f} [{ratios[0]:.4f}, {ratios[-1]:.4f}], {row['seconds']:.0f} s"
     )
-    return "\n".join([lines, *row["wrong"]])
+    why = [f"{count} without a ratio: {word}" for word, count in row["disturbances"].items()]
+    return "\n".join([lines, *why, *row["wrong"]])
 
 
 if __name__ == "__main__":

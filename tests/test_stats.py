@@ -70,7 +70,7 @@ def test_equal_sides_are_a_tie() -> None:
     assert found.low < 1.0 < found.high
 
 
-@pytest.mark.parametrize(("faster", "tie"), [(1.0, True), (1.0047, True), (0.9953, True), (1.02, False), (0.98, False)])
+@pytest.mark.parametrize(("faster", "tie"), [(1.0, True), (1.0096, True), (0.9905, True), (1.02, False), (0.98, False)])
 def test_what_two_processes_differ_by_is_a_tie(faster: float, tie: bool) -> None:
     """The same attention on an H200: 0.47 % faster or slower in half of the runs, to within 0.1 % each time."""
     rng = random.Random(7)
