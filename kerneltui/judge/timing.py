@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kerneltui.judge.renewal import Renewal
     from kerneltui.judge.trial import Trial
 
-BUDGET_S = {"cpu": 1.0, "cuda": 3.0}
+BUDGET_S = {"cpu": 0.6, "cuda": 3.0}
 COMPILED_BUDGET_S = 1.0
 CALL_BUDGET_S = 0.15  # for the second number
 WIDTH = 0.005
