@@ -2,7 +2,7 @@
 
 median, median_interval, noise      one row of samples
 speedup, half_width                 paired slices
-is_settled, is_beaten               when to stop measuring
+is_settled, is_near, is_beaten      when to stop measuring
 """
 
 from __future__ import annotations
@@ -147,6 +147,11 @@ def is_settled(baseline_us: Sequence[float], candidate_us: Sequence[float], *, w
         return False
     found = speedup(baseline_us, candidate_us, resolution=0.0)
     return found is not None and half_width(found) <= width
+
+
+def is_near(baseline_us: Sequence[float], candidate_us: Sequence[float], share: float) -> bool:
+    """Whether the ratio lies within `share` of 1 (relative)."""
+    return abs(median(log_ratios(baseline_us, candidate_us))) <= math.log1p(share)
 
 
 def is_beaten(candidate_us: Sequence[float], beam_us: float) -> bool:

@@ -10,8 +10,18 @@ import pytest
 import torch
 
 from kerneltui.judge.bench import RING_LEAST, RING_MOST, TURN_BYTES_CUDA, ring_size
-from kerneltui.judge.cuda import ANCHOR_EVERY, LEAD_LAUNCHES, Anchor, RunnerEnqueued, RunnerReplays, RunnerWaited
-from kerneltui.judge.pairs import EMPTY_MOST_S
+from kerneltui.judge.claims import Slice
+from kerneltui.judge.cuda import (
+    ANCHOR_EVERY,
+    LEAD_LAUNCHES,
+    SHIM_BYTES,
+    Anchor,
+    RunnerEnqueued,
+    RunnerModule,
+    RunnerReplays,
+    RunnerWaited,
+)
+from kerneltui.judge.pairs import EMPTY_MOST_S, race
 
 CUDA = torch.device("cuda")
 RING = 9
@@ -21,10 +31,12 @@ EACH_S = 0.0002
 class Device:
     """What a runner says and how long it takes: launches of EACH_S, of which it claims a share."""
 
-    def __init__(self, share: float, *, again: float = 1.0) -> None:
+    def __init__(self, share: float, *, again: float = 1.0, share_of_many: float | None = None) -> None:
         self.share = share
+        self.share_of_many = share_of_many or share  # where it is asked for more launches than there are entries
+        self.shims: list[list[int]] = []
         self.again = again  # of the time, for entries that were visited since they were renewed
-        self.process = type("Process", (), {"pid": 1 << 30})()
+        self.process = type("Process", (), {"pid": 1 << 27})()
         self.order: list[int] = []
         self.lined: list[int] = []
         self.visited: set[int] = set()
@@ -38,6 +50,8 @@ class Device:
         self.answer = {}
         if operation == "chain":
             self.order, self.answer = fields["order"], {"chained": True}
+        elif operation == "shift_scratch":
+            self.shims.append(fields["sizes"])
         elif operation == "line_up":
             self.lined = fields["order"]
         elif operation == "replay":
@@ -62,7 +76,8 @@ class Device:
         end = time.perf_counter() + spent
         while time.perf_counter() < end:
             pass
-        return {"elapsed_ns": spent * self.share * 1e9, "code": 0}
+        share = self.share if len(entries) <= RING else self.share_of_many
+        return {"elapsed_ns": spent * share * 1e9, "code": 0}
 
 
 class Between:
@@ -107,6 +122,45 @@ def test_many_turns_at_once_tell_a_slow_clock() -> None:
         side.weigh_empty()
     assert "" == honest.long_doubt(honest.slice(1).each_us)
     assert "its clock is slow" in slow.long_doubt(slow.slice(1).each_us)
+
+
+@pytest.mark.parametrize("kind", [RunnerEnqueued, RunnerModule])
+def test_many_calls_without_a_pause_tell_a_slow_clock(kind: type[RunnerEnqueued]) -> None:
+    def doubt_of(device: Device) -> str:
+        side = kind(device, RING, lambda: 10.0, Between(device))  # type: ignore[arg-type]
+        side.weigh_empty()
+        return side.long_doubt(side.slice(RING).each_us)
+
+    assert "" == doubt_of(Device(1.0))
+    assert "" == doubt_of(Device(1.0, again=0.5)), "what is faster the second time is no lie"
+    assert "by its own" in doubt_of(Device(0.93)), "a slice of one turn is too short to show this"
+    assert "of single turns" in doubt_of(Device(0.75, share_of_many=1.0)), "honest only where it is watched"
+    assert "" == kind(Device(1.0), RING, lambda: 10.0, Between(Device(1.0))).long_doubt(math.nan)  # type: ignore[arg-type]
+
+
+def test_a_module_finds_its_scratch_memory_elsewhere_in_every_slice() -> None:
+    device = Device(1.0)
+    side = RunnerModule(device, RING, lambda: 10.0, Between(device))  # type: ignore[arg-type]
+    for _ in range(3):
+        side.slice(RING)
+    assert 3 == len({tuple(sizes) for sizes in device.shims})
+    assert all(size > 0 and size % SHIM_BYTES == 0 for sizes in device.shims for size in sizes)
+
+
+@pytest.mark.parametrize(("share", "pairs"), [(1.0, 32), (0.5, 8)])
+def test_ratios_near_one_are_looked_at_longer(share: float, pairs: int) -> None:
+    """`share` of what eager takes is what the candidate takes; both are honest."""
+    candidate = Device(1.0)
+
+    class Eager:
+        def slice(self, launches: int) -> Slice:
+            spent = launches * EACH_S / share
+            return Slice(claimed_s=spent, wall_s=spent, launches=launches)
+
+    side = RunnerModule(candidate, RING, lambda: 10.0, Between(candidate))  # type: ignore[arg-type]
+    found = race(Eager(), side, budget_s=20.0, beam_us=None, width=0.005, near_least=32)
+    assert pairs == len(found.candidate_us)
+    assert "" == found.doubt
 
 
 def test_what_is_faster_the_second_time_is_no_lie() -> None:

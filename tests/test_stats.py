@@ -116,6 +116,13 @@ def test_racing_stops_when_narrow_and_not_before_eight_pairs() -> None:
     assert not stats.is_settled([2.0] * 12, wide)
 
 
+def test_what_is_near_one_is_so_on_either_side() -> None:
+    assert stats.is_near([101.0] * 3, [100.0] * 3, 0.02)
+    assert stats.is_near([100.0] * 3, [101.0] * 3, 0.02)
+    assert not stats.is_near([103.0] * 3, [100.0] * 3, 0.02)
+    assert not stats.is_near([100.0] * 3, [103.0] * 3, 0.02)
+
+
 def test_a_candidate_is_beaten_only_when_its_best_slice_is() -> None:
     assert stats.is_beaten([210.0, 250.0, 230.0], 100.0)
     assert not stats.is_beaten([190.0, 250.0, 230.0], 100.0)

@@ -16,7 +16,7 @@ from kerneltui.judge.bench import Set
 from kerneltui.judge.blocks import ANCHOR_BYTES, CudaArena
 from kerneltui.judge.claims import LIE_SHARE, Slice, fastest_us
 from kerneltui.judge.eager import stand_ins
-from kerneltui.judge.pairs import Between, RunnerCalls, number, visiting_order
+from kerneltui.judge.pairs import WAKING_S, Between, RunnerCalls, launches_for, number, visiting_order
 from kerneltui.judge.runners import Runner
 from kerneltui.records import Check, CheckResult
 
@@ -29,6 +29,8 @@ RUN_UP_LAUNCHES, RUN_UP_S = 8, 40e-6  # right before it starts, of calls that ta
 LONG_S, LONG_MOST, LONG_TRIES = 0.008, 4000, 3  # of turns without a pause, which bound the claims
 ANCHOR_EVERY, ANCHOR_LAUNCHES, ANCHOR_TRIES = 4, 8, 3
 ANCHOR_OFF_BY = 0.01
+CALLS_S, CALLS_MOST, CALLS_LIE_SHARE = 0.03, 4000, 0.03  # of calls without a pause
+SHIMS, SHIM_BYTES, SHIM_MOST = 16, 512, 128  # PyTorch's allocator gives multiples of 512 bytes
 ANCHOR_WORDS = "work that both sides share took"
 THROTTLES = {  # bits of NVML's reasons that make a pair unlike the others
     0x8: "clock slowed by hardware",
@@ -103,6 +105,7 @@ class CallsEager:
         self.waited = waited
         self.call = call or eager_call
         self.kept: list[Any] | None = stand_ins(ring) if keep else None
+        self.shims: list[torch.Tensor] = []
         self.rng = random.SystemRandom()
         self.events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
 
@@ -110,6 +113,7 @@ class CallsEager:
         # No more than a candidate's slice: what it costs to begin one weighs as much.
         launches = min(launches, max(1, len(self.ring) - 1))
         order = visiting_order(len(self.ring), launches, self.rng)
+        self.shift_scratch()
         first, last = self.events
         with torch.no_grad():
             self.one(order[-1])  # the device changes over to this process, see RunnerReplays
@@ -127,6 +131,12 @@ class CallsEager:
         wall = time.perf_counter() - start
         spent = wall if self.waited else first.elapsed_time(last) / 1e3
         return Slice(claimed_s=spent, wall_s=wall, launches=len(order))
+
+    def shift_scratch(self) -> None:
+        """As in the other process, see RunnerModule; only where the other side is a module."""
+        if self.kept is not None:
+            self.shims.clear()
+            self.shims += [torch.empty(size, dtype=torch.uint8, device="cuda") for size in shim_sizes(self.rng)]
 
     def one(self, entry: int) -> None:
         made = self.call(self.ring[entry])
@@ -206,7 +216,11 @@ class RunnerReplays(RunnerCalls):
 
 
 class RunnerEnqueued(RunnerCalls):
-    """Plain calls of the candidate, one after another, led in like replays; a slice meets each ring entry once at most."""
+    """Plain calls of the candidate, one after another, led in like replays; a slice meets each ring entry once at most.
+
+    Its own code reads its clock. Many calls without a pause bound what that can hide; they meet entries more than once,
+    so they bound the claim and are no sample of it.
+    """
 
     on_host = False
 
@@ -224,7 +238,40 @@ class RunnerEnqueued(RunnerCalls):
         self.lined_up("slice", [lead])
         self.runner.ask("line_up", self.left_s(), order=[lead, *order])
         found = self.timed("slice", len(order), run_up=1)
-        return replace(found, waking_s=self.slack_s + max(0.0, found.each_us / 1e6))
+        return replace(found, waking_s=self.slack_s + WAKING_S + max(0.0, found.each_us / 1e6))
+
+    def long_doubt(self, each_us: float) -> str:
+        """Whether the judge's clock ran on longer than was claimed, of these calls and of those in single turns."""
+        if not math.isfinite(each_us) or each_us <= 0:
+            return ""
+        entries = self.ring - 1
+        order = [entry % entries for entry in range(min(CALLS_MOST, launches_for(each_us, CALLS_S)))]
+        found = min(
+            (self.calls(entries, order) for _ in range(LONG_TRIES)), key=lambda each: each.wall_s - each.claimed_s
+        )
+        spare_s = self.slack_s + found.each_us / 1e6  # of its start, and of the call that leads in
+        passed_s, claimed_s = found.wall_s - spare_s, len(order) * each_us / 1e6
+        words = (
+            f"its clock is slow: {len(order)} calls without a pause took {passed_s * 1e3:.3f} ms by the judge's clock"
+        )
+        if passed_s - found.claimed_s > CALLS_LIE_SHARE * found.wall_s:
+            return f"{words}, {found.claimed_s * 1e3:.3f} ms by its own"
+        if passed_s - claimed_s > LIE_SHARE * found.wall_s:
+            return f"{words}, {claimed_s * 1e3:.3f} ms by what it claims of single turns"
+        return ""
+
+
+class RunnerModule(RunnerEnqueued):
+    """Calls of a module: what PyTorch sets aside for a call lies elsewhere in every slice.
+
+    Where a few bytes lie that all blocks of a kernel count on makes a difference of 0.3 % (attention by cuDNN on an H200,
+    eager against itself in one process, its workspace in two places). A process that has found a place for them keeps it,
+    so its pairs know nothing of the others.
+    """
+
+    def slice(self, launches: int) -> Slice:
+        self.runner.ask("shift_scratch", self.left_s(), sizes=shim_sizes(self.rng))
+        return super().slice(launches)
 
 
 class RunnerWaited(RunnerEnqueued):
@@ -233,6 +280,11 @@ class RunnerWaited(RunnerEnqueued):
     def calls(self, lead: int, order: Sequence[int]) -> Slice:
         self.lined_up("calls", [lead])
         return self.lined_up("calls", order)
+
+
+def shim_sizes(rng: random.Random) -> list[int]:
+    """Bytes of blocks that push what an allocator gives next to places that nobody foresees, and fill gaps that it has."""
+    return [SHIM_BYTES * rng.randrange(1, SHIM_MOST) for _ in range(SHIMS)]
 
 
 def chain_length(each_s: float, ring: int) -> int:

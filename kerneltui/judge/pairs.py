@@ -46,6 +46,7 @@ BUSY_SHARE = 0.1  # of a core, while the other side is timed: an idle thread poo
 LEAST_PAIRS = 3
 SHORT = "the judge's clock ran on longer than was claimed"
 PAIRS_MOST = 200
+NEAR = 0.02  # of 1: twice what is a tie on a GPU
 
 
 @dataclass(slots=True)
@@ -258,9 +259,13 @@ def race(
     budget_s: float,
     beam_us: float | None,
     width: float,
+    near_least: int = 0,
     disturbed: Callable[[], str] = lambda: "",
 ) -> Pairs:
-    """Measure pairs. A candidate far behind the beam is given up after three, one surely behind it after eight."""
+    """Measure pairs. A candidate far behind the beam is given up after three, one surely behind it after eight.
+
+    Where the ratio is near 1, there are `near_least` pairs if time allows.
+    """
     pairs, rng = Pairs(), random.SystemRandom()
     start = time.monotonic()
     candidate.weigh_empty()
@@ -284,7 +289,7 @@ def race(
         else:
             pairs.baseline_us.append(base.each_us)
             pairs.candidate_us.append(mine.each_us)
-        if is_enough(pairs, time.monotonic() - start, budget_s, beam_us, width):
+        if is_enough(pairs, time.monotonic() - start, budget_s, beam_us, width, near_least):
             break
     pairs.doubt = alone.doubt() or floor_doubt(slices) or short_doubt(slices, slack_s)
     return pairs
@@ -323,7 +328,9 @@ class Alone:
         )
 
 
-def is_enough(pairs: Pairs, spent_s: float, budget_s: float, beam_us: float | None, width: float) -> bool:
+def is_enough(
+    pairs: Pairs, spent_s: float, budget_s: float, beam_us: float | None, width: float, near_least: int
+) -> bool:
     """Whether more pairs would change nothing that matters."""
     count = len(pairs.candidate_us)
     if beam_us is not None and stats.is_beaten(pairs.candidate_us, beam_us):
@@ -333,4 +340,6 @@ def is_enough(pairs: Pairs, spent_s: float, budget_s: float, beam_us: float | No
     if spent_s >= (budget_s if count >= LEAST_PAIRS else 2 * budget_s) and count + pairs.dropped >= LEAST_PAIRS:
         return True
     # Resampling after every pair would take a tenth of the time that there is.
-    return count % 4 == 0 and stats.is_settled(pairs.baseline_us, pairs.candidate_us, width=width)
+    if count % 4 or not stats.is_settled(pairs.baseline_us, pairs.candidate_us, width=width):
+        return False
+    return count >= near_least or not stats.is_near(pairs.baseline_us, pairs.candidate_us, NEAR)

@@ -23,6 +23,7 @@ from kerneltui.judge.cuda import (
     CallsEager,
     GraphEager,
     RunnerEnqueued,
+    RunnerModule,
     RunnerReplays,
     RunnerWaited,
     Watch,
@@ -41,6 +42,7 @@ BUDGET_S = {"cpu": 0.6, "cuda": 3.0}
 COMPILED_BUDGET_S = 1.0
 CALL_BUDGET_S = 0.15  # for the second number
 WIDTH = 0.005
+NEAR_PAIRS = 32  # of a module on a GPU that is about as fast as eager: each pair finds its scratch memory elsewhere
 DROPPED_MOST = 0.3
 CONTROL_EAGER_MOST_S = 0.5
 STREAM_WORDS = "launch on the stream you were given"
@@ -81,6 +83,7 @@ def measure(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> tuple[Measur
         budget_s=BUDGET_S[trial.bench.device.type],
         beam_us=None if trial.request.full else trial.request.beam_us,
         width=WIDTH,
+        near_least=NEAR_PAIRS if isinstance(sides.candidate, RunnerModule) else 0,
         disturbed=lambda: (watch.disturbed() if watch else "") or (anchor.disagreement() if anchor else ""),
     )
     if not pairs.doubt and not pairs.screened:
@@ -163,7 +166,7 @@ def module_sides(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> Sides:
         candidate = RunnerCalls(trial.runner, len(ring), left, renewal, led=True)
     else:
         baseline = CallsEager(ring, waited=False, keep=True)
-        candidate = RunnerEnqueued(trial.runner, len(ring), left, renewal)
+        candidate = RunnerModule(trial.runner, len(ring), left, renewal)
     return Sides(method="module", baseline=baseline, candidate=candidate)
 
 

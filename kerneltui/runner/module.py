@@ -27,6 +27,10 @@ TYPES = {
 
 ROOM_MOST_BYTES = 512 << 20
 
+# A module can change torch.cuda.Event, whose methods are Python's; this type under it is C's and takes no change.
+DeviceEvent = torch._C._CudaEventBase
+current_stream = torch.cuda.current_stream
+
 Call = tuple[int, torch.nn.Module, list[Any]]  # ring entry, module on its memory, arguments
 
 
@@ -51,6 +55,7 @@ class ModuleLane:
         self.arguments: list[list[Any]] = []
         self.outputs: list[list[torch.Tensor]] = []
         self.lined: list[Call] = []
+        self.shims: list[torch.Tensor] = []
         self.last: dict[int, Any] = {}  # ring entry -> answer of its last timed call
         self.guarded(self.load)
 
@@ -155,6 +160,12 @@ class ModuleLane:
             leave_room(sum(place.nbytes for places in self.outputs for place in places))
         return {"method": "module"}
 
+    def shift_scratch(self, sizes: list[int]) -> dict[str, Any]:
+        """Let what the allocator gives next lie elsewhere: blocks of these sizes in bytes lie before it."""
+        self.shims.clear()
+        self.shims += [torch.empty(size, dtype=torch.uint8, device=self.device) for size in sizes]
+        return {}
+
     def line_up(self, order: list[int]) -> dict[str, Any]:
         """Make the next slice ready."""
         self.lined = [(entry, self.instances[entry], self.arguments[entry]) for entry in order]
@@ -175,15 +186,15 @@ class ModuleLane:
     def slice_by_events(self, run_up: Sequence[Call], calls: Sequence[Call]) -> dict[str, Any]:
         """Time of the device. What runs up keeps it busy until the rest is enqueued, and is not timed."""
         self.idle()
-        first, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        last = self.last
+        first, end = DeviceEvent(enable_timing=True), DeviceEvent(enable_timing=True)
+        stream, last = current_stream(), self.last
         with torch.no_grad():
             for entry, model, arguments in run_up:
                 last[entry] = model(*arguments)
-            first.record()
+            first.record(stream)
             for entry, model, arguments in calls:
                 last[entry] = model(*arguments)
-            end.record()
+            end.record(stream)
             self.idle()
         return {"elapsed_ns": first.elapsed_time(end) * 1e6, "code": 0}
 
