@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from kerneltui.judge.bench import Set
-from kerneltui.judge.blocks import ANCHOR_BYTES, CudaArena
+from kerneltui.judge.blocks import ANCHOR_BYTES, PAGE_BYTES, CudaArena
 from kerneltui.judge.claims import LIE_SHARE, Slice, fastest_us
 from kerneltui.judge.eager import stand_ins
 from kerneltui.judge.pairs import WAKING_S, Between, RunnerCalls, launches_for, number, visiting_order
@@ -30,6 +30,7 @@ LONG_S, LONG_MOST, LONG_TRIES = 0.008, 4000, 3  # of turns without a pause, whic
 ANCHOR_EVERY, ANCHOR_LAUNCHES, ANCHOR_TRIES = 4, 8, 3
 ANCHOR_OFF_BY = 0.01
 CALLS_S, CALLS_MOST, CALLS_LIE_SHARE = 0.03, 4000, 0.03  # of calls without a pause
+SHIM_PAGES = 64
 SHIMS, SHIM_BYTES, SHIM_MOST = 16, 512, 128  # PyTorch's allocator gives multiples of 512 bytes
 ANCHOR_WORDS = "work that both sides share took"
 THROTTLES = {  # bits of NVML's reasons that make a pair unlike the others
@@ -136,6 +137,7 @@ class CallsEager:
         """As in the other process, see RunnerModule; only where the other side is a module."""
         if self.kept is not None:
             self.shims.clear()
+            torch.cuda.empty_cache()
             self.shims += [torch.empty(size, dtype=torch.uint8, device="cuda") for size in shim_sizes(self.rng)]
 
     def one(self, entry: int) -> None:
@@ -283,8 +285,14 @@ class RunnerWaited(RunnerEnqueued):
 
 
 def shim_sizes(rng: random.Random) -> list[int]:
-    """Bytes of blocks that push what an allocator gives next to places that nobody foresees, and fill gaps that it has."""
-    return [SHIM_BYTES * rng.randrange(1, SHIM_MOST) for _ in range(SHIMS)]
+    """Bytes of blocks that push what PyTorch's allocator gives next to places that nobody foresees, and fill its gaps.
+
+    A large one of whole pages and small ones: the allocator keeps the two apart.
+    """
+    return [
+        PAGE_BYTES * rng.randrange(1, SHIM_PAGES),
+        *(SHIM_BYTES * rng.randrange(1, SHIM_MOST) for _ in range(SHIMS)),
+    ]
 
 
 def chain_length(each_s: float, ring: int) -> int:

@@ -161,8 +161,9 @@ class ModuleLane:
         return {"method": "module"}
 
     def shift_scratch(self, sizes: list[int]) -> dict[str, Any]:
-        """Let what the allocator gives next lie elsewhere: blocks of these sizes in bytes lie before it."""
+        """Let what the allocator gives next lie elsewhere: it has nothing left over, and blocks of these sizes come first."""
         self.shims.clear()
+        torch.cuda.empty_cache()
         self.shims += [torch.empty(size, dtype=torch.uint8, device=self.device) for size in sizes]
         return {}
 
