@@ -64,4 +64,5 @@ def test_a_library_is_linked_and_timed_where_policy_allows_it(device: Device, tm
     verdict = judged(device, tmp_path, Policy(library_calls=True))
     assert Outcome.CORRECT is verdict.outcome, f"{verdict.stage}: {verdict.message}\n{verdict.log[-2000:]}"
     assert verdict.measurement is not None
+    assert "eager" in verdict.measurement.speedup, verdict.measurement.disturbances
     assert verdict.measurement.speedup["eager"].ratio > 0.5
