@@ -170,5 +170,5 @@ def test_a_search_covers_every_grid_without_repeating_itself(lists: list[list[in
 
 @given(st.text(max_size=200))
 def test_no_source_breaks_the_reader(source: str) -> None:
-    declared(source)
-    declared(f"// tune: A = 1, 2\n// tune-if: {source}")
+    assert all(word.startswith("line ") for word in declared(source).problems)
+    assert declared(f"// tune: A = 1, 2\n// tune-if: {source}").values[:1] == (("A", (1, 2)),)
