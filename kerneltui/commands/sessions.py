@@ -138,9 +138,8 @@ def new(problem: str, name: str | None, author: tuple[str, ...], **options: Any)
         print_json({"session": folder.name, "folder": str(folder), "forecast": forecast})
     else:
         click.echo(f"forecast: {said}")
-        click.echo(
-            f"made {folder}; {'its engine runs' if options['start'] else f'start it with: kerneltui run {folder.name}'}"
-        )
+        found_as = name if name and "/" in name else folder.name  # a session elsewhere is found by its path only
+        click.echo(f"made {folder}; {'its engine runs' if options['start'] else f'start it with: kerneltui run {found_as}'}")
 
 
 def first_forecast(problem: Problem, settings: Settings) -> tuple[Any, str]:
