@@ -139,7 +139,9 @@ def new(problem: str, name: str | None, author: tuple[str, ...], **options: Any)
     else:
         click.echo(f"forecast: {said}")
         found_as = name if name and "/" in name else folder.name  # a session elsewhere is found by its path only
-        click.echo(f"made {folder}; {'its engine runs' if options['start'] else f'start it with: kerneltui run {found_as}'}")
+        click.echo(
+            f"made {folder}; {'its engine runs' if options['start'] else f'start it with: kerneltui run {found_as}'}"
+        )
 
 
 def first_forecast(problem: Problem, settings: Settings) -> tuple[Any, str]:
