@@ -135,6 +135,8 @@ def test_many_calls_without_a_pause_tell_a_slow_clock(kind: type[RunnerEnqueued]
     assert "" == doubt_of(Device(1.0, again=0.5)), "what is faster the second time is no lie"
     assert "by its own" in doubt_of(Device(0.93)), "a slice of one turn is too short to show this"
     assert "of single turns" in doubt_of(Device(0.75, share_of_many=1.0)), "honest only where it is watched"
+    assert "no clock can measure" in doubt_of(Device(0.93, share_of_many=math.nan))
+    assert "yet only" in doubt_of(Device(0.93, share_of_many=9.0)), "what it claims too much hides nothing"
     assert "" == kind(Device(1.0), RING, lambda: 10.0, Between(Device(1.0))).long_doubt(math.nan)  # type: ignore[arg-type]
 
 

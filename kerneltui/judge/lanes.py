@@ -15,10 +15,10 @@ from kerneltui.errors import ProblemError
 from kerneltui.judge.arena import Arena, HostArena
 from kerneltui.judge.bench import Bench
 from kerneltui.judge.blocks import CudaArena, device_must_answer
-from kerneltui.judge.cuda import Watch
 from kerneltui.judge.faults import fault_words
 from kerneltui.judge.reference import is_plain
 from kerneltui.judge.runners import Runner, RunnerFailure
+from kerneltui.judge.watch import Watch
 from kerneltui.records import Outcome
 
 if TYPE_CHECKING:

@@ -26,12 +26,12 @@ from kerneltui.judge.cuda import (
     RunnerModule,
     RunnerReplays,
     RunnerWaited,
-    Watch,
     eager_call,
 )
 from kerneltui.judge.eager import HostEager
 from kerneltui.judge.fallen import Fallen
 from kerneltui.judge.pairs import Pairs, RunnerCalls, Side, race
+from kerneltui.judge.watch import Watch
 from kerneltui.records import Badge, CheckResult, Measurement, Outcome, Speedup, Stage
 
 if TYPE_CHECKING:
