@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import select
 import time
 from typing import Any
 
@@ -21,7 +23,8 @@ from kerneltui.judge.cuda import (
     RunnerReplays,
     RunnerWaited,
 )
-from kerneltui.judge.pairs import EMPTY_MOST_S, race
+from kerneltui.judge.pairs import EMPTY_MOST_S, is_disturbed, race
+from kerneltui.judge.runners import Runner, RunnerSilent
 
 CUDA = torch.device("cuda")
 RING = 9
@@ -65,7 +68,7 @@ class Device:
         elif operation == "lead_in":
             self.answer = self.spend([RING - 1] * LEAD_LAUNCHES)
 
-    def receive(self, deadline_s: float) -> dict[str, Any]:
+    def receive(self, deadline_s: float, *, awake_s: float = 0.0) -> dict[str, Any]:
         return self.answer
 
     def spend(self, entries: list[int]) -> dict[str, Any]:
@@ -160,9 +163,74 @@ def test_ratios_near_one_are_looked_at_longer(share: float, pairs: int) -> None:
             return Slice(claimed_s=spent, wall_s=spent, launches=launches)
 
     side = RunnerModule(candidate, RING, lambda: 10.0, Between(candidate))  # type: ignore[arg-type]
-    found = race(Eager(), side, budget_s=20.0, beam_us=None, width=0.005, near_least=32)
+    found = race(Eager(), side, budget_s=20.0, beam_us=None, width=0.005, near_longer=True)
     assert pairs == len(found.candidate_us)
     assert "" == found.doubt
+
+
+class Uneven:
+    """A side that takes EACH_S a launch, off by up to `share` and a little more with every slice."""
+
+    def __init__(self, share: float) -> None:
+        self.share = share
+        self.slices = 0
+
+    def slice(self, launches: int) -> Slice:
+        self.slices += 1
+        spent = launches * EACH_S * (1 + self.share * (-1) ** self.slices * (1 + self.slices / 1000))
+        return Slice(claimed_s=spent, wall_s=spent, launches=launches)
+
+
+def test_an_uneven_ratio_near_one_is_looked_at_until_it_is_fine() -> None:
+    device = Device(1.0)
+    side = RunnerModule(device, RING, lambda: 10.0, Between(device))  # type: ignore[arg-type]
+    found = race(Uneven(0.004), side, budget_s=1.0, beam_us=None, width=0.005, near_longer=True)
+    assert len(found.candidate_us) > 32
+    found = race(Uneven(0.004), side, budget_s=1.0, beam_us=None, width=0.005)
+    assert 8 == len(found.candidate_us)
+
+
+def test_pairs_go_on_until_those_that_count_are_most() -> None:
+    device, looks = Device(1.0), 0
+
+    def disturbed() -> str:
+        nonlocal looks
+        looks += 1
+        return "a neighbour" if looks <= 5 else ""
+
+    side = replays(device)
+    found = race(Uneven(0.0), side, budget_s=20.0, beam_us=None, width=0.005, disturbed=disturbed)
+    assert 5 == found.dropped
+    assert 12 == len(found.candidate_us), "eight would be settled, with more than 30 % dropped"
+    assert not is_disturbed(found)
+
+
+def test_an_answer_is_looked_for_without_sleeping(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Waking up late would pass for time of a short slice."""
+    read, write = os.pipe()
+    runner = Runner.__new__(Runner)
+    runner.buffer, runner.answers, runner.watch = b"", read, lambda: None  # type: ignore[method-assign]
+    waits: list[float] = []
+    wait = select.select
+
+    def counting(*arguments: Any) -> Any:
+        waits.append(arguments[3])
+        return wait(*arguments)
+
+    monkeypatch.setattr(select, "select", counting)
+    try:
+        with pytest.raises(RunnerSilent):
+            runner.receive(0.02, awake_s=1.0)
+        assert {0} == set(waits)
+        waits.clear()
+        with pytest.raises(RunnerSilent):
+            runner.receive(0.02, awake_s=0.01)
+        assert 0 < waits[-1] <= 0.01, "it sleeps for what is left"
+        os.write(write, b'{"elapsed_ns": 3}\n')
+        assert {"elapsed_ns": 3} == runner.receive(1.0, awake_s=1.0)
+    finally:
+        os.close(read)
+        os.close(write)
 
 
 def test_what_is_faster_the_second_time_is_no_lie() -> None:

@@ -41,12 +41,18 @@ EMPTY_SLICES = 5
 EMPTY_MOST_S = 0.0003  # what an empty slice may cost: no candidate is forgiven more
 EMPTY_TIMES, EMPTY_SPARE_S = 2, 50e-6  # of what an empty slice takes on a GPU: what a slice may take beyond its claim
 WAKING_S = 0.0004  # by the judge's clock, for a command on a host: both sides wake up, on a machine that others use too
+AWAKE_S = (
+    0.02  # on a GPU: whoever slept for a millisecond on a pipe may wake 0.3 ms late, which a short slice cannot hide
+)
+SPARE_CORE = len(os.sched_getaffinity(0)) > 1
 IDLE_S = 0.001  # after which threads that spin for their next operation sleep: judges.SPIN_COUNT takes 0.3 to 0.5 ms
 BUSY_SHARE = 0.1  # of a core, while the other side is timed: an idle thread pool uses none
 LEAST_PAIRS = 3
 SHORT = "the judge's clock ran on longer than was claimed"
 PAIRS_MOST = 200
+DROPPED_MOST = 0.3  # of all pairs
 NEAR = 0.02  # of 1: twice what is a tie on a GPU
+NEAR_PAIRS, NEAR_WIDTH = 32, 0.001  # of a ratio near 1, where every pair finds its scratch memory elsewhere
 
 
 @dataclass(slots=True)
@@ -100,6 +106,7 @@ class RunnerCalls:
         self.code = 0  # what the launcher returned, or-ed
         self.empty_s: float | None = None  # processor time of a slice without calls
         self.slack_s = SLACK_S  # of the judge's clock
+        self.awake_s = 0.0  # how long an answer is looked for without sleeping
         self.rng = random.SystemRandom()
 
     def slice(self, launches: int) -> Slice:
@@ -167,7 +174,7 @@ class RunnerCalls:
         # Before sending: this process may be put aside as soon as the runner wakes up.
         start = time.perf_counter()
         self.runner.send(operation, limit, **fields)
-        answer = self.runner.receive(limit)
+        answer = self.runner.receive(limit, awake_s=self.awake_s)
         wall = time.perf_counter() - start
         self.code |= whole(answer.get("code"))
         claimed = number(answer.get("elapsed_ns")) / 1e9
@@ -190,9 +197,12 @@ class RunnerCalls:
     def weigh_empty(self) -> None:
         """What a slice costs that holds no calls: processor time on a host, time by the judge's clock elsewhere."""
         self.runner.ask("line_up", self.left_s(), order=[])
+        self.awake_s = 0.0
         if not self.on_host:
             walls = [self.timed("slice", 1).wall_s for _ in range(EMPTY_SLICES)]
             self.slack_s = min(EMPTY_MOST_S, EMPTY_TIMES * stats.median(walls) + EMPTY_SPARE_S)
+            # Not for the empty ones: the other process wakes up too, and what that takes is learned from ours.
+            self.awake_s = AWAKE_S if SPARE_CORE else 0.0
             return
         costs: list[float] = []
         for _ in range(EMPTY_SLICES):
@@ -259,12 +269,12 @@ def race(
     budget_s: float,
     beam_us: float | None,
     width: float,
-    near_least: int = 0,
+    near_longer: bool = False,
     disturbed: Callable[[], str] = lambda: "",
 ) -> Pairs:
     """Measure pairs. A candidate far behind the beam is given up after three, one surely behind it after eight.
 
-    Where the ratio is near 1, there are `near_least` pairs if time allows.
+    With `near_longer`, a ratio near 1 is settled more finely if time allows.
     """
     pairs, rng = Pairs(), random.SystemRandom()
     start = time.monotonic()
@@ -289,7 +299,7 @@ def race(
         else:
             pairs.baseline_us.append(base.each_us)
             pairs.candidate_us.append(mine.each_us)
-        if is_enough(pairs, time.monotonic() - start, budget_s, beam_us, width, near_least):
+        if is_enough(pairs, time.monotonic() - start, budget_s, beam_us, width, near_longer):
             break
     pairs.doubt = alone.doubt() or floor_doubt(slices) or short_doubt(slices, slack_s)
     return pairs
@@ -329,7 +339,7 @@ class Alone:
 
 
 def is_enough(
-    pairs: Pairs, spent_s: float, budget_s: float, beam_us: float | None, width: float, near_least: int
+    pairs: Pairs, spent_s: float, budget_s: float, beam_us: float | None, width: float, near_longer: bool
 ) -> bool:
     """Whether more pairs would change nothing that matters."""
     count = len(pairs.candidate_us)
@@ -340,6 +350,15 @@ def is_enough(
     if spent_s >= (budget_s if count >= LEAST_PAIRS else 2 * budget_s) and count + pairs.dropped >= LEAST_PAIRS:
         return True
     # Resampling after every pair would take a tenth of the time that there is.
-    if count % 4 or not stats.is_settled(pairs.baseline_us, pairs.candidate_us, width=width):
+    if count % 4 or is_disturbed(pairs):
         return False
-    return count >= near_least or not stats.is_near(pairs.baseline_us, pairs.candidate_us, NEAR)
+    if not stats.is_settled(pairs.baseline_us, pairs.candidate_us, width=width):
+        return False
+    if not near_longer or not stats.is_near(pairs.baseline_us, pairs.candidate_us, NEAR):
+        return True
+    return count >= NEAR_PAIRS and stats.is_settled(pairs.baseline_us, pairs.candidate_us, width=NEAR_WIDTH)
+
+
+def is_disturbed(pairs: Pairs) -> bool:
+    """Whether so many pairs were dropped that those which are left are no ratio to be believed."""
+    return pairs.dropped > DROPPED_MOST * (len(pairs.candidate_us) + pairs.dropped)

@@ -136,21 +136,22 @@ class Runner:
         if self.buffer:
             raise RunnerGarbled("answers came before they were asked for")
 
-    def receive(self, deadline_s: float) -> dict[str, Any]:
-        """The answer to the last command.
+    def receive(self, deadline_s: float, *, awake_s: float = 0.0) -> dict[str, Any]:
+        """The answer to the last command; for so long it is looked for without sleeping.
 
         Raises:
             RunnerEnded, RunnerSilent, RunnerGarbled, RunnerRefused: as they say.
         """
-        end = time.monotonic() + deadline_s
+        start = time.monotonic()
         while b"\n" not in self.buffer:
-            left = end - time.monotonic()
-            if left <= 0:
+            spent = time.monotonic() - start
+            if spent >= deadline_s:
                 raise RunnerSilent
-            ready, _, _ = select.select([self.answers], [], [], min(left, WATCH_S))
+            awake = spent < awake_s
+            ready, _, _ = select.select([self.answers], [], [], 0 if awake else min(deadline_s - spent, WATCH_S))
             if ready:
                 self.read_some()
-            else:
+            elif not awake:
                 self.watch()
         line, self.buffer = self.buffer.split(b"\n", 1)
         return parse_answer(line)

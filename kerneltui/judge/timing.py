@@ -30,7 +30,7 @@ from kerneltui.judge.cuda import (
 )
 from kerneltui.judge.eager import HostEager
 from kerneltui.judge.fallen import Fallen
-from kerneltui.judge.pairs import Pairs, RunnerCalls, Side, race
+from kerneltui.judge.pairs import Pairs, RunnerCalls, Side, is_disturbed, race
 from kerneltui.judge.watch import Watch
 from kerneltui.records import Badge, CheckResult, Measurement, Outcome, Speedup, Stage
 
@@ -42,8 +42,6 @@ BUDGET_S = {"cpu": 0.6, "cuda": 3.0}
 COMPILED_BUDGET_S = 1.0
 CALL_BUDGET_S = 0.15  # for the second number
 WIDTH = 0.005
-NEAR_PAIRS = 32  # of a module on a GPU that is about as fast as eager: each pair finds its scratch memory elsewhere
-DROPPED_MOST = 0.3
 CONTROL_EAGER_MOST_S = 0.5
 STREAM_WORDS = "launch on the stream you were given"
 
@@ -83,7 +81,7 @@ def measure(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> tuple[Measur
         budget_s=BUDGET_S[trial.bench.device.type],
         beam_us=None if trial.request.full else trial.request.beam_us,
         width=WIDTH,
-        near_least=NEAR_PAIRS if isinstance(sides.candidate, RunnerModule) else 0,
+        near_longer=isinstance(sides.candidate, RunnerModule),
         disturbed=lambda: (watch.disturbed() if watch else "") or (anchor.disagreement() if anchor else ""),
     )
     if not pairs.doubt and not pairs.screened:
@@ -304,8 +302,7 @@ def write_measurement(
             disturbances=(*words, *((pairs.doubt,) if pairs.doubt else ())),
         )
     low, high = stats.median_interval(pairs.candidate_us)
-    taken = len(pairs.candidate_us) + pairs.dropped
-    disturbed = pairs.dropped > DROPPED_MOST * taken
+    disturbed = is_disturbed(pairs)
     on_host = trial.bench.device.type == "cpu" or sides.method == "module"
     called = pairs if on_host else calls
     return Measurement(
