@@ -19,7 +19,7 @@ from kerneltui.judge.deaths import death_of
 from kerneltui.judge.faults import fault_words
 from kerneltui.judge.lint import Lint, check_reference
 from kerneltui.judge.pairs import launches_for, visiting_order
-from kerneltui.judge.precision import Classes, relative_error, rounded
+from kerneltui.judge.precision import APART, Classes, likeness, relative_error, rounded
 from kerneltui.judge.reference import Reference, Tensor, randomise
 from kerneltui.judge.runners import RunnerEnded
 from kerneltui.judge.sanitizer import read_summary
@@ -460,6 +460,34 @@ def test_operands_that_are_cut_off_are_not_taken_for_a_narrower_type() -> None:
             exact_eager.label(found) for found in (rounds, cuts, coarse, error(8, weights=False))
         ]
         assert ["fp32", "fp32", "bf16"] == [same_eager.label(found) for found in (rounds, cuts, 2 * coarse)]
+
+
+def test_where_eager_is_tf32_an_error_between_is_bf16_only_if_it_looks_like_it() -> None:
+    """Two algorithms of cuDNN's for one convolution: errors of 2.4e-4 and 1.3e-3, where bfloat16's is 1.9e-3."""
+    torch.manual_seed(2)
+    module, x = torch.nn.Conv2d(3, 16, 11, stride=4, padding=2).double(), torch.rand(2, 3, 64, 64).double()
+
+    def answer(bits: int = 53, weight_bits: int = 53) -> torch.Tensor:
+        weight = rounded(module.weight, weight_bits)
+        return torch.nn.functional.conv2d(rounded(x, bits), weight, module.bias, stride=4, padding=2)
+
+    with torch.no_grad():
+        exact, tf32, bf16 = answer(), answer(11, 11), answer(8, 8)
+        rounds, coarse = relative_error([tf32], [exact]), relative_error([bf16], [exact])
+        classes = Classes(eager=rounds, errors={"tf32": rounds, "bf16": 1.01 * APART * rounds}, cut=3 * rounds)
+        typical = classes.errors["bf16"]
+        amplified = exact + (tf32 - exact) * (0.7 * typical / rounds)
+        offset = exact * (1 + 0.7 * typical)
+        one_operand = exact + (answer(8) - exact) * (0.7 * typical / relative_error([answer(8)], [exact]))
+        labels = []
+        for found in (amplified, offset, one_operand, exact + (bf16 - exact) * (typical / coarse)):
+            shares = {"bf16": likeness([found], [exact], [bf16])}
+            labels.append(classes.label(relative_error([found], [exact]), shares.__getitem__))
+        assert ["fp32", "fp32", "bf16", "bf16"] == labels
+        assert "bf16" == classes.label(typical, lambda name: 0.0), "as large as the class's own: no doubt left"
+        exact_eager = Classes(eager=1e-7, errors=classes.errors, cut=classes.cut)
+        assert "bf16" == exact_eager.label(0.7 * typical, lambda name: 0.0), "exact eager has no such algorithms"
+        assert 0.0 == likeness([exact], [exact], None)
 
 
 def test_a_class_is_named_only_when_it_can_be_told_apart() -> None:

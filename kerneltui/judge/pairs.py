@@ -82,6 +82,9 @@ class Between(Protocol):
     def renew(self, entries: Sequence[int], *, audit: bool = True) -> None:
         """Make ring entries new."""
 
+    def renew_for_eager(self, entries: Sequence[int]) -> None:
+        """The same for a slice of the baseline."""
+
     def audit(self) -> None:
         """Look at what a slice left."""
 
@@ -106,6 +109,7 @@ class RunnerCalls:
         self.code = 0  # what the launcher returned, or-ed
         self.empty_s: float | None = None  # processor time of a slice without calls
         self.slack_s = SLACK_S  # of the judge's clock
+        self.trip_s = 0.0  # what a command and its answer take that do nothing, by the judge's clock
         self.awake_s = 0.0  # how long an answer is looked for without sleeping
         self.rng = random.SystemRandom()
 
@@ -200,7 +204,8 @@ class RunnerCalls:
         self.awake_s = 0.0
         if not self.on_host:
             walls = [self.timed("slice", 1).wall_s for _ in range(EMPTY_SLICES)]
-            self.slack_s = min(EMPTY_MOST_S, EMPTY_TIMES * stats.median(walls) + EMPTY_SPARE_S)
+            self.trip_s = stats.median(walls)
+            self.slack_s = min(EMPTY_MOST_S, EMPTY_TIMES * self.trip_s + EMPTY_SPARE_S)
             # Not for the empty ones: the other process wakes up too, and what that takes is learned from ours.
             self.awake_s = AWAKE_S if SPARE_CORE else 0.0
             return

@@ -6,7 +6,7 @@ The reference in float64 with operands rounded to a narrower type has the error 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -18,6 +18,10 @@ from kerneltui.judge.reference import double_inputs, double_of
 MANTISSA_BITS = {"tf32": 11, "bf16": 8}  # with the hidden bit; fp16 has tf32's
 NEAR = 0.3  # of a class's error: below that the candidate was more exact than the class allows
 APART = 8.0  # a class whose error is not this much above eager's cannot be told from it
+SURE = (
+    0.9  # of a class's error: below that, and where eager itself is no float32, errors must be alike to show the class
+)
+ALIKE = 0.25  # of what rounding operands does; with one of two operands rounded it is half
 
 
 @dataclass(slots=True)
@@ -38,13 +42,23 @@ class Classes:
         between = math.sqrt(self.cut * typical) if name == "bf16" else 0.0
         return min(max(NEAR * typical, between), typical)
 
-    def label(self, error: float) -> str:
-        """The coarsest class that this error is as large as."""
+    def label(self, error: float, alike: Callable[[str], float] = lambda name: 1.0) -> str:
+        """The coarsest class that this error is as large as; `alike` says how much of it is what rounding operands does.
+
+        A library that works in TF32 has algorithms whose errors differ sixfold (cuDNN's, of one convolution in two
+        processes: 2.4e-4 and 1.3e-3, with bfloat16's at 1.9e-3), so size alone shows nothing below a class's own error.
+        """
         found = "fp32"
         for name, typical in self.errors.items():
-            if typical > APART * self.eager and error >= self.least(name):
+            if typical <= APART * self.eager or error < self.least(name):
+                continue
+            if self.is_eager_fp32() or error >= SURE * typical or alike(name) >= ALIKE:
                 found = name
         return found
+
+    def is_eager_fp32(self) -> bool:
+        """Whether eager's error is below what any narrower type would leave."""
+        return all(self.eager < NEAR * typical for typical in self.errors.values())
 
 
 def rounded(values: torch.Tensor, bits: int, *, cut: bool = False) -> torch.Tensor:
@@ -64,6 +78,22 @@ def relative_error(found: Sequence[torch.Tensor], truth: Sequence[torch.Tensor])
             error = float(torch.linalg.vector_norm(one.double() - exact)) / size
             worst = error if math.isnan(worst) else max(worst, error)
     return worst
+
+
+def likeness(
+    found: Sequence[torch.Tensor], truth: Sequence[torch.Tensor], narrower: Sequence[torch.Tensor] | None
+) -> float:
+    """How much of narrower - truth is in found - truth: 1 for all of it, 0 for none. Largest over outputs; 0 if unknown."""
+    most = 0.0
+    for one, exact, rough in zip(found, truth, narrower or (), strict=narrower is not None):
+        if not exact.is_floating_point():
+            continue
+        apart = (rough - exact).flatten()
+        size = float(apart @ apart)
+        if size > 0 and math.isfinite(size):
+            share = float((one.double() - exact).flatten() @ apart) / size
+            most = max(most, abs(share)) if math.isfinite(share) else most
+    return most
 
 
 def true_answer(filled: Set, bits: int | None = None, *, cut: bool = False) -> tuple[torch.Tensor, ...] | None:

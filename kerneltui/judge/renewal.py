@@ -47,6 +47,21 @@ class Renewal:
     def renew(self, entries: Sequence[int], *, audit: bool = True) -> None:
         """Make these entries new, those that are visited first at first: all are equally long out of the caches."""
         entries = list(dict.fromkeys(entries))
+        self.move_on(entries)
+        self.chosen = self.rng.choice(entries) if audit and self.is_audited() else None
+        if not audit:
+            self.fingerprints = [self.trial.bench.fingerprints.of(filled.slot) for filled in self.ring]
+        if self.chosen is not None:
+            self.before = self.trial.bench.fingerprints.of(self.ring[self.chosen].slot)
+        self.push_out(entries)
+
+    def renew_for_eager(self, entries: Sequence[int]) -> None:
+        """As before a slice of the candidate, so that the device comes to both from the same work; nothing is audited."""
+        entries = list(dict.fromkeys(entries))
+        self.move_on(entries)
+        self.push_out(entries)
+
+    def move_on(self, entries: Sequence[int]) -> None:
         held, held_factor = [view.clone() for view in self.ring[entries[0]].slot.read], self.factors[entries[0]]
         shifts: dict[torch.Size, int] = {}
         for place, entry in enumerate(entries):
@@ -58,11 +73,8 @@ class Renewal:
             move(source, self.ring[entry].slot.read, self.movable, self.factors[entry] / found, shifts, self.rng)
             self.ring[entry].slot.poison()
         self.trial.bench.poison_workspace()
-        self.chosen = self.rng.choice(entries) if audit and self.is_audited() else None
-        if not audit:
-            self.fingerprints = [self.trial.bench.fingerprints.of(filled.slot) for filled in self.ring]
-        if self.chosen is not None:
-            self.before = self.trial.bench.fingerprints.of(self.ring[self.chosen].slot)
+
+    def push_out(self, entries: Sequence[int]) -> None:
         if self.trial.bench.device.type == "cpu":
             warm_alike(self.ring, entries)
         self.trial.bench.push_out()

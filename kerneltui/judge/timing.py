@@ -163,8 +163,8 @@ def module_sides(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> Sides:
         baseline: Side = HostEager(ring, keep=True)
         candidate = RunnerCalls(trial.runner, len(ring), left, renewal, led=True)
     else:
-        baseline = CallsEager(ring, waited=False, keep=True)
-        candidate = RunnerModule(trial.runner, len(ring), left, renewal)
+        candidate = module = RunnerModule(trial.runner, len(ring), left, renewal)
+        baseline = CallsEager(ring, waited=False, like=module)
     return Sides(method="module", baseline=baseline, candidate=candidate)
 
 

@@ -23,7 +23,7 @@ from kerneltui.judge.fallen import Fallen
 from kerneltui.judge.lanes import Lane
 from kerneltui.judge.mismatch import equal_bits, mismatch_words
 from kerneltui.judge.pairs import number
-from kerneltui.judge.precision import measure_classes, relative_error, true_answer
+from kerneltui.judge.precision import MANTISSA_BITS, likeness, measure_classes, relative_error, true_answer
 from kerneltui.judge.renewal import Renewal
 from kerneltui.judge.request import Request, Rules
 from kerneltui.judge.runners import RunnerFailure
@@ -247,8 +247,11 @@ class Trial(Conversation):
             return
         truth = true_answer(filled)
         assert truth is not None  # it was there when the classes were measured
-        error = relative_error(filled.slot.written, truth)
-        self.precision = bench.classes.label(error)
+        written = filled.slot.written
+        error = relative_error(written, truth)
+        self.precision = bench.classes.label(
+            error, lambda name: likeness(written, truth, true_answer(filled, MANTISSA_BITS[name]))
+        )
         detail = f"{self.precision}: relative error {error:.1e}, eager's {bench.classes.eager:.1e}"
         refused = self.precision != "fp32" and bench.classes.label(bench.classes.eager) == "fp32"
         if refused and not self.request.lower_precision:
