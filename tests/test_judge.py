@@ -239,6 +239,13 @@ def test_shapes_that_depend_on_values_are_refused() -> None:
     assert "the shape of `out` depends on the values of the inputs" in words and "a fixed shape" in words
 
 
+def test_shapes_that_two_draws_happen_to_share_are_refused_all_the_same() -> None:
+    """As many elements of x are above zero in each draw: half of them, wherever they are."""
+    halves = "[torch.cat([torch.rand(512), -torch.rand(512)])[torch.randperm(1024)]]"
+    words = refusal("    def forward(self, x):\n        return x[x > 0]", inputs=halves)
+    assert "(512,), then " in words and "depends on the values of the inputs" in words
+
+
 def test_outputs_without_elements_are_refused() -> None:
     words = refusal("    def forward(self, x):\n        return x * 2", inputs="[torch.randn(0, 8)]")
     assert "the outputs have no elements" in words
