@@ -20,7 +20,7 @@ SURE_SLICES, SURELY_BEHIND = 8, 1.05
 SEED = 20240229  # one stream for all resampling: equal samples give equal intervals, on every machine
 
 # What two processes that run the same code differ by, whatever the interval over their pairs says. Eager against itself
-# (bench/ties.py): 930 of 932 ratios on H200s off by up to 0.5 %, two by 0.54 and 0.74 %, one of these with an interval that
+# (bench/ties.py): 1364 of 1366 ratios on H200s off by up to 0.5 %, two by 0.54 and 0.74 %, one of these with an interval that
 # left out 0.5 %; 100 times on a host that others share off by up to 8 %, with intervals that left 1 out by up to 4.5 %.
 RESOLUTION = {"cuda": 0.01, "cpu": 0.1}
 

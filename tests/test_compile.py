@@ -307,7 +307,13 @@ async def test_a_module_is_read_and_not_built(cpu: Device, tmp_path: Path) -> No
 
 @pytest.mark.parametrize(
     ("source", "message"),
-    [("class ModelNew(:", "line 1: invalid syntax"), ("class Other: pass", "no class ModelNew at the top level")],
+    [
+        ("class ModelNew(:", "line 1: invalid syntax"),
+        (
+            "class Model: pass",
+            "no class ModelNew at the top level: a candidate in Python is a class of that name, made and called as Model is",
+        ),
+    ],
 )
 async def test_a_module_that_cannot_be_one(source: str, message: str, cpu: Device, tmp_path: Path) -> None:
     found = await build(Candidate(source=source, language=Language.PYTHON), None, cpu, policy=Policy(), cache=tmp_path)

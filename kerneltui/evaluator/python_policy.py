@@ -116,7 +116,7 @@ def syntax_problem(source: str) -> str:
     except (ValueError, RecursionError, MemoryError) as error:
         return f"Python cannot read it: {error or 'too deeply nested'}"
     if not any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in tree.body):
-        return "no class ModelNew at the top level"
+        return "no class ModelNew at the top level: a candidate in Python is a class of that name, made and called as Model is"
     return ""
 
 

@@ -41,22 +41,23 @@ class Glyphs:
     mark: str
     arrow: str
     plus_minus: str
+    about: str  # before a ratio that is a tie
     sparks: str
 
 
 UNICODE = Glyphs(
     opened="▾", closed="▸", cut="…", full="█", empty="░", across="─", down="│", corner="└", times="×", micro="µ",
-    dot="·", mark="■", arrow="←", plus_minus="±", sparks=" ▁▂▃▄▅▆▇█",
+    dot="·", mark="■", arrow="←", plus_minus="±", about="≈", sparks=" ▁▂▃▄▅▆▇█",
 )  # fmt: skip
 ASCII = Glyphs(
     opened="v", closed=">", cut="~", full="#", empty=".", across="-", down="|", corner="+", times="x", micro="u",
-    dot=".", mark="#", arrow="<", plus_minus="+-", sparks=" .:-=+*%#",
+    dot=".", mark="#", arrow="<", plus_minus="+-", about="~", sparks=" .:-=+*%#",
 )  # fmt: skip
 
 
 # What the program itself writes beyond ASCII, for terminals that have nothing else.
 _TO_ASCII = str.maketrans(
-    {"…": "~", "–": "-", "×": "x", "µ": "u", "█": "#", "░": ".", "·": ".", "←": "<", "│": "|", "─": "-"}
+    {"…": "~", "–": "-", "×": "x", "µ": "u", "█": "#", "░": ".", "·": ".", "←": "<", "│": "|", "─": "-", "≈": "~"}
 )
 
 

@@ -132,10 +132,11 @@ def significant(value: float, digits: int = 3) -> str:
 
 
 def ratio_text(variant: Variant | None, glyphs: Glyphs) -> str:
-    """Speed-up against eager, or nothing."""
+    """Speed-up against eager, or nothing; a tie is marked as one."""
     if variant is None or variant.speedup is None or variant.outcome is not Outcome.CORRECT:
         return ""
-    return f"{variant.speedup.ratio:.2f}{glyphs.times}"
+    about = glyphs.about if variant.speedup.tie else ""
+    return f"{about}{variant.speedup.ratio:.2f}{glyphs.times}"
 
 
 def bytes_text(size: int | None) -> str:

@@ -266,6 +266,14 @@ def test_compare_in_short(fast: tuple[float, float | None], slow: tuple[float, f
     assert len(shown) == len(said) and all(each in line for each, line in zip(said, shown, strict=True))
 
 
+def test_a_ratio_that_is_a_tie_says_so_without_colour() -> None:
+    speedup = Speedup(ratio=1.12, low=1.05, high=1.19, tie=True)
+    variant = Variant(id="v1", idea=None, round=1, outcome=Outcome.CORRECT, median_us=1.0, speedup=speedup)
+    assert ["≈1.12×", "~1.12x"] == [words.ratio_text(variant, glyphs) for glyphs in (UNICODE, ASCII)]
+    clear = replace(variant, speedup=replace(speedup, tie=False))
+    assert "1.12×" == words.ratio_text(clear, UNICODE)
+
+
 def test_no_two_marks_of_the_axis_read_alike(model: Model) -> None:
     for height in range(6, 40):
         labels = [line[0][0].strip() for line in plot_lines(points(model.outline), 70, height, UNICODE)]
