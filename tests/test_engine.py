@@ -24,7 +24,7 @@ from fakes import DEVICE, FakeAuthor, FakeEvaluator, device, problem_folder
 
 from kerneltui.authors import Answer, Ask, IdeaDraft
 from kerneltui.authors.command import CommandAuthor
-from kerneltui.engine import decisions, judging, loop, questions, run_session
+from kerneltui.engine import asking, decisions, judging, loop, run_session
 from kerneltui.engine.material import profile_of
 from kerneltui.engine.roster import Roster
 from kerneltui.engine.session import Session
@@ -59,7 +59,7 @@ LLM = AuthorSettings(kind="openai", model="fake")
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits that are long on purpose are short here."""
     monkeypatch.setattr(judging, "BACK_OFF_S", 0.01)
-    monkeypatch.setattr(questions, "BACK_OFF_S", 0.01)
+    monkeypatch.setattr(asking, "BACK_OFF_S", 0.01)
     monkeypatch.setattr(loop, "REPLAN_S", 0.1)
     monkeypatch.setattr(loop, "TURN_S", 0.02)
 

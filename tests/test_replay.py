@@ -22,7 +22,7 @@ from fakes import FakeAuthor, FakeEvaluator, problem_folder
 from kerneltui.authors import Answer, Ask, Reply
 from kerneltui.authors.parsing import read_answer
 from kerneltui.cli import group
-from kerneltui.engine import judging, loop, questions, run_session
+from kerneltui.engine import asking, judging, loop, run_session
 from kerneltui.engine.replaying import Replayed, replay
 from kerneltui.errors import AuthorStopped, AuthorUnavailable
 from kerneltui.records import (
@@ -48,7 +48,7 @@ TOPICS = ("vector loads", "shared tiles", "loop order", "prefetching", "fewer ba
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(judging, "BACK_OFF_S", 0.01)
     monkeypatch.setattr(judging, "TWIN_POLL_S", 0.01)
-    monkeypatch.setattr(questions, "BACK_OFF_S", 0.01)
+    monkeypatch.setattr(asking, "BACK_OFF_S", 0.01)
     monkeypatch.setattr(loop, "REPLAN_S", 0.05)
     monkeypatch.setattr(loop, "TURN_S", 0.01)
 

@@ -19,11 +19,12 @@ from pathlib import Path
 import psutil
 
 from kerneltui.authors import Author
+from kerneltui.engine.asking import may_be_asked
 from kerneltui.engine.decisions import DRAINING, carry_out_all
 from kerneltui.engine.forecasting import forecast_in
 from kerneltui.engine.judging import judge, sweep
 from kerneltui.engine.machine import missing_words, open_evaluator
-from kerneltui.engine.questions import may_be_asked, propose, repair, write
+from kerneltui.engine.questions import propose, repair, write
 from kerneltui.engine.recovery import add_starters, hold_lock, log_to, mend
 from kerneltui.engine.roster import Roster
 from kerneltui.engine.session import NO_AUTHOR, Evaluator, Key, Session

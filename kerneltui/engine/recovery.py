@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from kerneltui.authors.keys import KeyFilter
-from kerneltui.engine.questions import INTERRUPTED, with_candidate
+from kerneltui.engine.asking import INTERRUPTED
+from kerneltui.engine.questions import with_candidate
 from kerneltui.engine.session import Session
 from kerneltui.errors import SessionError
 from kerneltui.problems import starters

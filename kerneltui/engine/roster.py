@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from kerneltui.authors import Author
 from kerneltui.authors.opening import open_author
-from kerneltui.engine.questions import put_out
+from kerneltui.engine.asking import put_out
 from kerneltui.engine.session import Session
 from kerneltui.errors import AuthorStopped
 from kerneltui.records import AuthorSettings, Worker
