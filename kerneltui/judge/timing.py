@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 BUDGET_S = {"cpu": 0.6, "cuda": 3.0}
 COMPILED_BUDGET_S = 1.0
 CALL_BUDGET_S = 0.15  # for the second number
-WIDTH = 0.005
+WIDTH, CERTIFIED_WIDTH = 0.005, 0.0025  # half of the interval, where pairs may end
 CONTROL_EAGER_MOST_S = 0.5
 STREAM_WORDS = "launch on the stream you were given"
 
@@ -80,7 +80,7 @@ def measure(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> tuple[Measur
         sides.candidate,
         budget_s=BUDGET_S[trial.bench.device.type],
         beam_us=None if trial.request.full else trial.request.beam_us,
-        width=WIDTH,
+        width=CERTIFIED_WIDTH if trial.request.certify else WIDTH,
         near_longer=isinstance(sides.candidate, RunnerModule),
         disturbed=lambda: (watch.disturbed() if watch else "") or (anchor.disagreement() if anchor else ""),
     )
