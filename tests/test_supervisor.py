@@ -118,6 +118,7 @@ def test_a_right_candidate_travels_to_its_verdict(bench: Bench) -> None:
 
 
 def test_certified_is_measured_again_by_a_fresh_judge(bench: Bench) -> None:
+    bench.run(bench.evaluator.judge(cpp(GOOD + "// one that leaves its judge used\n")))
     before = bench.evaluator.bays[0].judge.process
     verdict = bench.run(bench.evaluator.certify(cpp(GOOD)))
     assert Outcome.CORRECT == verdict.outcome, verdict.message
