@@ -109,12 +109,14 @@ class FakeEvaluator:
         return verdict
 
     async def certify(self, candidate: Candidate) -> Verdict:
+        await asyncio.sleep(self.delay_s)
         self.certified.append(candidate)
         return verdict_on(candidate, self.device, None)
 
     async def profile(self, candidate: Candidate) -> Profile:
         if self.uncountable:
             raise MachineError(self.uncountable)
+        await asyncio.sleep(self.delay_s)
         kernel = KernelProfile(name="fake", figures=(Figure(name="DRAM throughput", value=61.5, unit="%"),))
         return Profile(tool="fake", kernels=(kernel,), device=self.device, created=1.0)
 

@@ -462,6 +462,36 @@ async def test_a_kernel_can_be_injected_retried_pinned_noted_and_certified(tmp_p
         assert before < len(evaluator.judged)
 
 
+@pytest.mark.parametrize("kind", [DecisionKind.CERTIFY, DecisionKind.PROFILE])
+async def test_what_a_finished_search_is_asked_for_is_done_before_it_ends(tmp_path: Path, kind: DecisionKind) -> None:
+    folder = make(tmp_path, rounds=1)
+    best = (await run_session(folder, evaluator=FakeEvaluator())).best
+    assert best is not None
+    with Store.open(folder) as store:
+        store.add_decision(kind, best, {}, who="ada")
+    evaluator = FakeEvaluator(delay_s=0.3)
+    events: list[Event] = []
+    status = await run_session(folder, on_event=events.append, evaluator=evaluator)
+    assert SessionState.FINISHED == status.state
+    if kind is DecisionKind.CERTIFY:
+        assert 1 == len(evaluator.certified)
+    assert ("finish", "verdict" if kind is DecisionKind.CERTIFY else "profile") == (events[-1].kind, events[-2].kind)
+
+
+@pytest.mark.parametrize("kind", [DecisionKind.CERTIFY, DecisionKind.PROFILE])
+async def test_what_is_cut_short_says_so(tmp_path: Path, kind: DecisionKind) -> None:
+    folder = make(tmp_path, rounds=1)
+    best = (await run_session(folder, evaluator=FakeEvaluator())).best
+    assert best is not None
+    async with running(folder, evaluator=FakeEvaluator(delay_s=60.0)) as viewer:
+        assert "done" == (await viewer.decide(kind, best))[0]
+        await viewer.until(lambda t: any(worker.node == best for worker in t.status.workers))
+    word = "certified" if kind is DecisionKind.CERTIFY else "profiled"
+    with Store.open(folder) as store:
+        said = [event.text for event in store.read_events()]
+    assert f"{best} was not {word}: cut short; ask for it again" in said
+
+
 async def test_a_profile_is_made_kept_and_told_to_authors(tmp_path: Path) -> None:
     slow = FakeAuthor(delay_s=60.0)  # the search does not end before we do
     folder = make(tmp_path, rounds=1, authors=(AuthorSettings(kind="playbook"), LLM))

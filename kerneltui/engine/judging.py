@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 MACHINE_TRIES = 3  # a fault of the machine is tried so often before the session pauses
 BACK_OFF_S = 1.0
 TWIN_POLL_S = 0.1
+CUT_SHORT = "cut short; ask for it again"
 
 
 async def judge(session: Session, step: Evaluate) -> None:
@@ -268,6 +269,9 @@ async def certify(session: Session, variant: str) -> None:
     except MachineError as error:
         await session.announce("engine", "machine", f"{variant} was not certified: {error}", variant)
         return
+    except asyncio.CancelledError:
+        session.commit_last(lambda: _say_of(session, variant, "machine", f"{variant} was not certified: {CUT_SHORT}"))
+        raise
     finally:
         session.show("certify")
     await record_verdict(session, variant, verdict)
@@ -287,6 +291,9 @@ async def profile(session: Session, variant: str) -> None:
         words = f"{variant} was not profiled: {error}"
         await session.commit(lambda: _say_of(session, variant, "machine", words))
         return
+    except asyncio.CancelledError:
+        session.commit_last(lambda: _say_of(session, variant, "machine", f"{variant} was not profiled: {CUT_SHORT}"))
+        raise
     finally:
         session.show("profile")
     await session.commit(lambda: keep_profile(session, variant, found))

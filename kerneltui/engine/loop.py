@@ -45,6 +45,7 @@ REPLAN_S = 5.0  # next_steps is asked at least so often: back-offs end by the cl
 GRACE_S = 5.0  # what was pruned runs on so long
 GOODBYE_S = 1.8  # all that is left ends within this time
 ENDED = (SessionState.FINISHED, SessionState.STOPPED)
+ASKED_FOR = ("certify", "profile")  # work that a person asked for and no plan knows of
 
 
 async def run_session(
@@ -228,7 +229,8 @@ class _Engine:
             self.look_at_preparation()
             await self.decide()
             await self.drop_pruned()
-            if session.is_running() and session.prepared is not None and self.is_time_to_plan():
+            # Not before the preparation was looked at: what people asked for meanwhile comes first.
+            if session.is_running() and self.preparing is None and self.is_time_to_plan():
                 await self.plan()
             if session.status.state is SessionState.PAUSED and not session.work:
                 if session.status.reason.startswith(DRAINING):
@@ -346,7 +348,7 @@ class _Engine:
     async def begin(self, step: Step) -> None:
         session = self.session
         match step:
-            case Finish(reason=reason):
+            case Finish(reason=reason) if not self.is_asked_for_more():
                 await self.finish(reason)
             case Open(round=number, parents=parents, shares=shares):
                 await session.announce("engine", "forecast", words(forecast_in(session, parents)))
@@ -366,6 +368,10 @@ class _Engine:
                 session.begin(("write", author, step.idea), write(session, step))
             case Repair(author=author) if may_be_asked(session, author):
                 session.begin(("repair", step.variant), repair(session, step))
+
+    def is_asked_for_more(self) -> bool:
+        """Whether the search is through and a person's wishes are not."""
+        return any(key[0] in ASKED_FOR for key in self.session.work)
 
     async def stand_still(self) -> None:
         """Nothing runs and nothing can be begun: say what it waits for, or that it cannot go on."""
