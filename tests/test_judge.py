@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import os
 import random
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
@@ -12,7 +16,16 @@ import torch
 from kerneltui.errors import ProblemError
 from kerneltui.judge import hard_inputs, memory
 from kerneltui.judge.arena import HostArena, Slot, fill_poison
-from kerneltui.judge.claims import Slice, claim_doubt, floor_doubt, short_doubt, together
+from kerneltui.judge.claims import (
+    Slice,
+    claim_doubt,
+    delays_s,
+    floor_doubt,
+    is_taken,
+    short_doubt,
+    taken_s,
+    together,
+)
 from kerneltui.judge.compare import Expected, Finding, compare, describe_pattern
 from kerneltui.judge.controls import control
 from kerneltui.judge.deaths import death_of
@@ -371,6 +384,32 @@ def test_commands_that_wake_slowly_are_no_lie() -> None:
     assert "" == short_doubt([together([turn] * 4)] * 60, 0.0005)
     lie = Slice(claimed_s=0.0002, wall_s=0.000833, launches=4, waking_s=0.0004)
     assert "claim less than passed" in short_doubt([together([lie] * 4)] * 60, 0.0005)
+
+
+def test_the_kernel_says_how_long_threads_waited_for_a_core() -> None:
+    core = min(os.sched_getaffinity(0))
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(2)]
+    try:
+        for loop in loops:
+            os.sched_setaffinity(loop.pid, {core})
+        before = [delays_s(loop.pid) for loop in loops]
+        time.sleep(1.0)
+        waits = [taken_s(then, delays_s(loop.pid)) for then, loop in zip(before, loops, strict=True)]
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+    assert sum(waits) > 0.4, "one core for two"
+    assert {} == delays_s(loops[0].pid)
+
+
+def test_what_a_slice_lost_to_others_counts_by_its_slowest_thread() -> None:
+    assert 0.25 == pytest.approx(taken_s({1: 1.0, 2: 5.0}, {1: 1.25, 2: 5.1}))
+    assert 0.1 == pytest.approx(taken_s({1: 1.0, 2: 5.0}, {1: 1.25, 2: 5.1}, ours=1, ours_s=0.2))
+    assert 0.0 == taken_s({}, {})
+    half = Slice(claimed_s=0.01, wall_s=0.01, launches=1, taken_s=0.0005)
+    assert not is_taken(half) and not is_taken(together([half, half]))
+    assert is_taken(Slice(claimed_s=0.01, wall_s=0.01, launches=1, taken_s=0.002))
 
 
 def test_less_than_the_kernel_counted_is_doubted() -> None:

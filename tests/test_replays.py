@@ -25,7 +25,7 @@ from kerneltui.judge.cuda import (
     RunnerReplays,
     RunnerWaited,
 )
-from kerneltui.judge.pairs import EMPTY_MOST_S, is_disturbed, race
+from kerneltui.judge.pairs import EMPTY_MOST_S, TAKEN, is_disturbed, race
 from kerneltui.judge.runners import Runner, RunnerSilent
 
 CUDA = torch.device("cuda")
@@ -244,6 +244,35 @@ def test_pairs_go_on_until_those_that_count_are_most() -> None:
     assert 5 == found.dropped
     assert 12 == len(found.candidate_us), "eight would be settled, with more than 30 % dropped"
     assert not is_disturbed(found)
+
+
+@pytest.mark.parametrize("whose", ["baseline", "candidate"])
+def test_pairs_in_which_others_had_the_cores_are_dropped(whose: str) -> None:
+    """Every third slice of one side takes three times as long, and the kernel says why."""
+
+    class Sharing:
+        def __init__(self, shares: bool) -> None:
+            self.shares = shares
+            self.slices = 0
+
+        def slice(self, launches: int) -> Slice:
+            self.slices += 1
+            spent = launches * EACH_S
+            lost = 2 * spent if self.shares and self.slices % 3 == 0 else 0.0
+            return Slice(claimed_s=spent + lost, wall_s=spent + lost, launches=launches, taken_s=lost)
+
+    class Candidate(RunnerModule):
+        def slice(self, launches: int) -> Slice:
+            return sharing.slice(launches)
+
+    sharing, device = Sharing(whose == "candidate"), Device(1.0)
+    side = Candidate(device, RING, lambda: 10.0, Between(device))  # type: ignore[arg-type]
+    found = race(Sharing(whose == "baseline"), side, budget_s=20.0, beam_us=None, width=0.005)
+    assert {TAKEN} == found.disturbances
+    assert 0 < found.dropped < len(found.candidate_us)
+    assert [1.0] * len(found.candidate_us) == pytest.approx(
+        [base / mine for base, mine in zip(found.baseline_us, found.candidate_us, strict=True)]
+    )
 
 
 def test_an_answer_is_looked_for_without_sleeping(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,14 @@ fastest_us             the fastest of several
 is_short, short_doubt  more passed than was claimed: once, in nearly all slices
 floor_doubt            less was claimed than the kernel counted
 busy_s, waiting_s, run_s   a process's processor time, as the kernel says
+delays_s, taken_s          how long its threads waited for a core
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +24,7 @@ LIE_SHARE = 0.15
 FLOOR_SHARE = 0.97
 FLOORS_LEAST = 3  # slices, before their middle means anything
 ASLEEP_S = 0.002
+TAKEN_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +36,7 @@ class Slice:
     launches: int
     waited_s: float = 0.0  # time in which either process was ready and had no core, as the kernel says
     floor_s: float = 0.0  # what must have been claimed at least, by the kernel's count of processor time; 0: unknown
+    taken_s: float = 0.0  # for which others had the core that one of its threads was waiting for, as the kernel says
     waking_s: float = 0.0  # what its commands cost besides the launches: waking up on both sides of a pipe
 
     @property
@@ -86,6 +91,30 @@ def waiting_s(pid: int) -> float:
         return 0.0
 
 
+def delays_s(pid: int) -> dict[int, float]:
+    """How long each thread of a process has waited for a core so far, by thread; nothing where the kernel does not say."""
+    found = {}
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with (
+                contextlib.suppress(OSError, IndexError, ValueError),
+                open(f"/proc/{pid}/task/{thread}/schedstat", "rb") as file,
+            ):
+                found[int(thread)] = int(file.read().split()[1]) / 1e9
+    except OSError:
+        pass
+    return found
+
+
+def taken_s(before: dict[int, float], after: dict[int, float], *, ours: int = 0, ours_s: float = 0.0) -> float:
+    """The most that any thread has waited in between; the judge itself had the core of thread `ours` for `ours_s`.
+
+    The most, since work that is shared among threads is done when the last of them is.
+    """
+    waits = ((thread, waited - before.get(thread, 0.0)) for thread, waited in after.items())
+    return max((waited - ours_s * (thread == ours) for thread, waited in waits), default=0.0)
+
+
 def run_s(pid: int) -> float:
     """Processor time of a process's first thread so far; 0 where the kernel does not say.
 
@@ -99,6 +128,11 @@ def run_s(pid: int) -> float:
             return int(file.read().split()[0]) / 1e9
     except (OSError, IndexError, ValueError):
         return 0.0
+
+
+def is_taken(found: Slice) -> bool:
+    """Whether others had its cores for so long that it says nothing of how fast it is."""
+    return found.taken_s > TAKEN_SHARE * found.wall_s
 
 
 def short_doubt(slices: Sequence[Slice], slack_s: float) -> str:
@@ -143,5 +177,6 @@ def together(slices: Sequence[Slice]) -> Slice:
         launches=sum(found.launches for found in slices),
         waited_s=sum(found.waited_s for found in slices),
         floor_s=sum(found.floor_s for found in slices),
+        taken_s=sum(found.taken_s for found in slices),
         waking_s=sum(found.waking_s for found in slices),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import time
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 
 from kerneltui.judge.bench import Set
-from kerneltui.judge.claims import Slice
+from kerneltui.judge.claims import Slice, delays_s, taken_s
 from kerneltui.judge.pairs import visiting_order
 
 
@@ -54,6 +55,7 @@ class HostEager:
         with torch.no_grad():
             if self.kept is not None:  # as the other side is led in
                 self.calls[-1][0](*self.calls[-1][1])
+            before = delays_s(os.getpid())
             start = time.perf_counter()
             if self.kept is None:
                 for _, module, arguments in calls:
@@ -62,4 +64,5 @@ class HostEager:
                 for entry, module, arguments in calls:
                     self.kept[entry] = module(*arguments)
             spent = time.perf_counter() - start
-        return Slice(claimed_s=spent, wall_s=spent, launches=launches)
+            taken = taken_s(before, delays_s(os.getpid()))
+        return Slice(claimed_s=spent, wall_s=spent, launches=launches, taken_s=taken)

@@ -19,11 +19,14 @@ from kerneltui.judge.claims import (
     Slice,
     busy_s,
     claim_doubt,
+    delays_s,
     fastest_us,
     floor_doubt,
     is_short,
+    is_taken,
     run_s,
     short_doubt,
+    taken_s,
     together,
     waiting_s,
 )
@@ -49,6 +52,7 @@ IDLE_S = 0.001  # after which threads that spin for their next operation sleep: 
 BUSY_SHARE = 0.1  # of a core, while the other side is timed: an idle thread pool uses none
 LEAST_PAIRS = 3
 SHORT = "the judge's clock ran on longer than was claimed"
+TAKEN = "other work had its cores"
 PAIRS_MOST = 200
 DROPPED_MOST = 0.3  # of all pairs
 NEAR = 0.02  # of 1: twice what is a tie on a GPU
@@ -174,6 +178,7 @@ class RunnerCalls:
 
     def timed(self, operation: str, launches: int, **fields: Any) -> Slice:
         """One command, between two looks at the judge's clock."""
+        delays, ours = self.delays_s(), time.thread_time()
         limit, waited, ran = self.left_s(), self.waited_s(), self.run_s()
         # Before sending: this process may be put aside as soon as the runner wakes up.
         start = time.perf_counter()
@@ -185,12 +190,16 @@ class RunnerCalls:
         waited = self.waited_s() - waited  # of this very slice: what comes next waits as well
         ran = self.run_s() - ran
         floor = self.floor_s(ran)
+        # Both processes' first threads share a core: while the judge reads, the other one waits, and is not disturbed.
+        pid = self.runner.process.pid
+        taken = taken_s(delays, self.delays_s(), ours=pid, ours_s=time.thread_time() - ours)
         return Slice(
             claimed_s=claimed,
             wall_s=wall,
             launches=launches,
             waited_s=waited,
             floor_s=floor,
+            taken_s=taken,
             waking_s=WAKING_S if self.on_host else 0.0,
         )
 
@@ -222,6 +231,9 @@ class RunnerCalls:
     def busy_s(self) -> float:
         """Processor time of the candidate's process so far."""
         return busy_s(self.runner.process.pid)
+
+    def delays_s(self) -> dict[int, float]:
+        return delays_s(self.runner.process.pid) if self.on_host else {}
 
     def waited_s(self) -> float:
         return waiting_s(self.runner.process.pid) + waiting_s(os.getpid())
@@ -297,7 +309,7 @@ def race(
         slices.append(mine)
         if pairs.doubt:
             return pairs
-        reason = SHORT if is_short(mine, slack_s) else disturbed()
+        reason = why_dropped(mine, base, slack_s) or disturbed()
         if reason:
             pairs.dropped += 1
             pairs.disturbances.add(reason)
@@ -308,6 +320,13 @@ def race(
             break
     pairs.doubt = alone.doubt() or floor_doubt(slices) or short_doubt(slices, slack_s)
     return pairs
+
+
+def why_dropped(mine: Slice, base: Slice, slack_s: float) -> str:
+    """Why a pair says nothing of either side; "" when it does."""
+    if is_taken(mine) or is_taken(base):
+        return TAKEN
+    return SHORT if is_short(mine, slack_s) else ""
 
 
 class Alone:
@@ -352,7 +371,8 @@ def is_enough(
         pairs.screened = True
         return True
     # Where many pairs are dropped, time is given twice.
-    if spent_s >= (budget_s if count >= LEAST_PAIRS else 2 * budget_s) and count + pairs.dropped >= LEAST_PAIRS:
+    scarce = count < LEAST_PAIRS or is_disturbed(pairs)
+    if spent_s >= (2 * budget_s if scarce else budget_s) and count + pairs.dropped >= LEAST_PAIRS:
         return True
     # Resampling after every pair would take a tenth of the time that there is.
     if count % 4 or is_disturbed(pairs):
