@@ -47,6 +47,7 @@ from kerneltui.records import (
     Variant,
     VariantKind,
     VariantState,
+    Worker,
     in_order,
 )
 from kerneltui.search.spending import spend
@@ -487,9 +488,15 @@ async def test_what_is_cut_short_says_so(tmp_path: Path, kind: DecisionKind) -> 
         assert "done" == (await viewer.decide(kind, best))[0]
         await viewer.until(lambda t: any(worker.node == best for worker in t.status.workers))
     word = "certified" if kind is DecisionKind.CERTIFY else "profiled"
+    words = f"{best} was not {word}: cut short; ask for it again"
     with Store.open(folder) as store:
-        said = [event.text for event in store.read_events()]
-    assert f"{best} was not {word}: cut short; ask for it again" in said
+        assert 1 == [event.text for event in store.read_events()].count(words)
+        # As an engine that was killed leaves it.
+        killed = Worker(name=str(kind), doing="at it", node=best)
+        store.put_status(replace(store.read_tree().status, workers=(killed,)))
+    await run_session(folder, evaluator=FakeEvaluator())
+    with Store.open(folder) as store:
+        assert 2 == [event.text for event in store.read_events()].count(words)
 
 
 async def test_a_profile_is_made_kept_and_told_to_authors(tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ log = logging.getLogger(__name__)
 MACHINE_TRIES = 3  # a fault of the machine is tried so often before the session pauses
 BACK_OFF_S = 1.0
 TWIN_POLL_S = 0.1
-CUT_SHORT = "cut short; ask for it again"
 
 
 async def judge(session: Session, step: Evaluate) -> None:
@@ -270,7 +269,7 @@ async def certify(session: Session, variant: str) -> None:
         await session.announce("engine", "machine", f"{variant} was not certified: {error}", variant)
         return
     except asyncio.CancelledError:
-        session.commit_last(lambda: _say_of(session, variant, "machine", f"{variant} was not certified: {CUT_SHORT}"))
+        session.commit_last(lambda: say_cut_short(session, "certify", variant))
         raise
     finally:
         session.show("certify")
@@ -292,7 +291,7 @@ async def profile(session: Session, variant: str) -> None:
         await session.commit(lambda: _say_of(session, variant, "machine", words))
         return
     except asyncio.CancelledError:
-        session.commit_last(lambda: _say_of(session, variant, "machine", f"{variant} was not profiled: {CUT_SHORT}"))
+        session.commit_last(lambda: say_cut_short(session, "profile", variant))
         raise
     finally:
         session.show("profile")
@@ -303,6 +302,13 @@ def keep_profile(session: Session, variant: str, found: Profile) -> None:
     """A profile belongs to the candidate: whatever shares its source shares it. To be called inside of `commit`."""
     session.store.put_profile(session.tree.variants[variant].candidate or "", found)
     _say_of(session, variant, "profile", f"{variant} was profiled with {found.tool}")
+
+
+def say_cut_short(session: Session, what: str, variant: str) -> None:
+    """That `certify` or `profile` came to nothing. To be called inside of `commit`."""
+    done = {"certify": "certified", "profile": "profiled"}[what]
+    if variant in session.tree.variants:
+        _say_of(session, variant, "machine", f"{variant} was not {done}: cut short; ask for it again")
 
 
 def _say_of(session: Session, variant: str, kind: str, text: str) -> None:

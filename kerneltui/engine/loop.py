@@ -22,8 +22,8 @@ from kerneltui.authors import Author
 from kerneltui.engine.asking import may_be_asked
 from kerneltui.engine.decisions import DRAINING, carry_out_all
 from kerneltui.engine.forecasting import forecast_in
-from kerneltui.engine.judging import judge, sweep
-from kerneltui.engine.machine import missing_words, open_evaluator
+from kerneltui.engine.judging import judge, say_cut_short, sweep
+from kerneltui.engine.machine import facts_of, missing_words, open_evaluator
 from kerneltui.engine.questions import propose, repair, write
 from kerneltui.engine.recovery import add_starters, hold_lock, log_to, mend
 from kerneltui.engine.roster import Roster
@@ -111,6 +111,8 @@ class _Engine:
         session = self.session
         by_person = session.status.state is SessionState.PAUSED and session.status.reason.startswith("paused by ")
         now = time.time()
+        # What an engine that was killed had in hand: the decision is done, so nobody else would say it.
+        cut = [worker for worker in session.status.workers if worker.name in ASKED_FOR]
         session.status = replace(
             session.status,
             state=SessionState.PAUSED if by_person else SessionState.RUNNING,
@@ -126,6 +128,8 @@ class _Engine:
             mended = mend(session)
             session.store.put_status(session.status)
             session.say("engine", "start", "engine started" + (f": {mended}" if mended else ""))
+            for worker in cut:
+                say_cut_short(session, worker.name, worker.node)
 
         await session.commit(write)
         await self.roster.call()
@@ -147,18 +151,11 @@ class _Engine:
             best=None,
             reason=reason,
         )
-        facts = {
-            "baselines_us": dict(prepared.baselines_us),
-            "floor_us": prepared.floor_us,
-            "notes": list(prepared.notes),
-            "facts": dict(prepared.facts),
-            "checks": list(prepared.checks),
-        }
 
         def write() -> None:
             if prepared.contract is not None:
                 session.store.put_contract(prepared.contract)
-            session.store.put_prepared(facts)
+            session.store.put_prepared(facts_of(prepared))
             add_starters(session)
             session.store.put_status(session.status)
             baselines = ", ".join(f"{name} {time_us:,.1f} µs" for name, time_us in prepared.baselines_us.items())

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kerneltui.engine.session import Evaluator, Session
+from typing import Any
+
+from kerneltui.engine.session import Evaluator, Prepared, Session
 from kerneltui.evaluator import devices
 from kerneltui.evaluator.build_cache import cache_folder
 from kerneltui.evaluator.supervisor import Evaluator as Supervisor
@@ -23,6 +25,17 @@ def open_evaluator(session: Session) -> Evaluator:
         session.commit_last(lambda: session.say("engine", "machine", words))
 
     return Supervisor(session.problem, found, settings=settings, cache=cache_folder(), say=say)
+
+
+def facts_of(prepared: Prepared) -> dict[str, Any]:
+    """What a session keeps of the prepared problem."""
+    return {
+        "baselines_us": dict(prepared.baselines_us),
+        "floor_us": prepared.floor_us,
+        "notes": list(prepared.notes),
+        "facts": dict(prepared.facts),
+        "checks": list(prepared.checks),
+    }
 
 
 def missing_words(device: Device) -> tuple[str, ...]:
