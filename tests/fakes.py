@@ -111,7 +111,14 @@ class FakeEvaluator:
     async def certify(self, candidate: Candidate) -> Verdict:
         await asyncio.sleep(self.delay_s)
         self.certified.append(candidate)
-        return verdict_on(candidate, self.device, None)
+        verdict = verdict_on(candidate, self.device, None)
+        if verdict.measurement is None:
+            return verdict
+        badge, speedup = Badge.CERTIFIED, verdict.measurement.speedup
+        if self.disturbed:
+            self.disturbed -= 1
+            badge, speedup = Badge.UNTRUSTED, {}
+        return replace(verdict, measurement=replace(verdict.measurement, badge=badge, speedup=speedup))
 
     async def profile(self, candidate: Candidate) -> Profile:
         if self.uncountable:

@@ -67,7 +67,8 @@ def refused(*words: str, stdin: str | bytes = "") -> str:
 async def carry_out(folder: Path) -> list[tuple[str, str]]:
     await run_session(folder, evaluator=FakeEvaluator(), stay=False)
     with Store.open(folder) as store:
-        return [(str(decision.state), decision.answer) for decision in store.read_decisions()]
+        asked = [decision for decision in store.read_decisions() if decision.who != "engine"]
+        return [(str(decision.state), decision.answer) for decision in asked]
 
 
 # --------------------------------------------------------------------------- prompts
@@ -172,7 +173,7 @@ async def test_a_check_writes_nothing(session: Path) -> None:
     done = cli("answer", "s", "reference", "--check", stdin=IDEAS)
     assert "Wide loads\nTiles\n" == done.stdout
     with Store.open(session) as store:
-        assert [] == store.read_decisions()
+        assert [] == [decision for decision in store.read_decisions() if decision.who != "engine"]
 
 
 async def test_a_file_in_utf_16_is_read(session: Path, tmp_path: Path) -> None:
@@ -193,7 +194,7 @@ async def test_a_file_in_utf_16_is_read(session: Path, tmp_path: Path) -> None:
 async def test_an_answer_without_use_is_refused_at_once(session: Path, stdin: Any, told: str) -> None:
     assert told in refused("answer", "s", "i001", stdin=stdin)
     with Store.open(session) as store:
-        assert [] == store.read_decisions()
+        assert [] == [decision for decision in store.read_decisions() if decision.who != "engine"]
 
 
 async def test_the_screens_way_goes_through_the_same_reading(session: Path) -> None:

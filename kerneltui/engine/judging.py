@@ -18,6 +18,7 @@ from kerneltui.records import (
     Call,
     CallState,
     Candidate,
+    DecisionKind,
     Outcome,
     Profile,
     Variant,
@@ -32,6 +33,7 @@ log = logging.getLogger(__name__)
 MACHINE_TRIES = 3  # a fault of the machine is tried so often before the session pauses
 BACK_OFF_S = 1.0
 TWIN_POLL_S = 0.1
+CONFIRMED_MOST = 3  # variants that are measured again at the end of a search
 
 
 async def judge(session: Session, step: Evaluate) -> None:
@@ -265,6 +267,8 @@ async def certify(session: Session, variant: str) -> None:
     session.show("certify", "certifying", variant)
     try:
         verdict = await _evaluator(session).certify(candidate)
+        if is_disturbed(verdict):
+            verdict = await _evaluator(session).certify(candidate)  # the machine's fault: once more
     except MachineError as error:
         await session.announce("engine", "machine", f"{variant} was not certified: {error}", variant)
         return
@@ -273,7 +277,33 @@ async def certify(session: Session, variant: str) -> None:
         raise
     finally:
         session.show("certify")
+    if is_disturbed(verdict):
+        words = (
+            f"{variant} was not certified: the machine was too busy with other work; what was measured before stands"
+        )
+        await session.announce("engine", "machine", words, variant)
+        return
     await record_verdict(session, variant, verdict)
+
+
+async def ask_to_confirm(session: Session) -> bool:
+    """Before a search ends: have the best measured again in a fresh process, and whatever is best then; False: enough.
+
+    The best of many noisy figures is flattered by its noise: only what comes out the second time is worth a word.
+    """
+    best, limit_s = session.tree.best(), session.settings.budget.wall_s
+    if best is None or best.candidate is None or best.badge is not Badge.MEASURED:
+        return False
+    spent = limit_s is not None and session.status.active_s >= limit_s
+    if spent or best.id in session.confirmed or len(session.confirmed) >= CONFIRMED_MOST:
+        return False
+    session.confirmed.add(best.id)
+
+    def write() -> None:
+        session.store.put_decision(DecisionKind.CERTIFY, best.id, who="engine")
+
+    await session.commit(write)
+    return True
 
 
 # --------------------------------------------------------------------------- profiles

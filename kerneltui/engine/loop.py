@@ -22,7 +22,7 @@ from kerneltui.authors import Author
 from kerneltui.engine.asking import may_be_asked
 from kerneltui.engine.decisions import DRAINING, carry_out_all
 from kerneltui.engine.forecasting import forecast_in
-from kerneltui.engine.judging import judge, say_cut_short, sweep
+from kerneltui.engine.judging import ask_to_confirm, judge, say_cut_short, sweep
 from kerneltui.engine.machine import facts_of, missing_words, open_evaluator
 from kerneltui.engine.questions import propose, repair, write
 from kerneltui.engine.recovery import add_starters, hold_lock, log_to, mend
@@ -345,7 +345,7 @@ class _Engine:
     async def begin(self, step: Step) -> None:
         session = self.session
         match step:
-            case Finish(reason=reason) if not self.is_asked_for_more():
+            case Finish(reason=reason):
                 await self.finish(reason)
             case Open(round=number, parents=parents, shares=shares):
                 await session.announce("engine", "forecast", words(forecast_in(session, parents)))
@@ -365,10 +365,6 @@ class _Engine:
                 session.begin(("write", author, step.idea), write(session, step))
             case Repair(author=author) if may_be_asked(session, author):
                 session.begin(("repair", step.variant), repair(session, step))
-
-    def is_asked_for_more(self) -> bool:
-        """Whether the search is through and a person's wishes are not."""
-        return any(key[0] in ASKED_FOR for key in self.session.work)
 
     async def stand_still(self) -> None:
         """Nothing runs and nothing can be begun: say what it waits for, or that it cannot go on."""
@@ -390,7 +386,13 @@ class _Engine:
             await session.pause(f"{NO_AUTHOR}. {reasons} Put it right and resume, or paste answers in by hand.")
 
     async def finish(self, reason: str) -> None:
+        """End the search, unless something that a person asked for is under way or the best is to be measured again."""
         session = self.session
+        if any(key[0] in ASKED_FOR for key in session.work):
+            return
+        if await ask_to_confirm(session):
+            self.seen_version = -1  # a decision of our own moves no version that we could see
+            return
         best = session.tree.best()
         await session.set_status(state=SessionState.FINISHED, reason=reason)
         found = f"best is {best.id}" if best else "no correct variant was found"

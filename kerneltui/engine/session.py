@@ -122,6 +122,7 @@ class Session:
     work: dict[Key, asyncio.Task[None]] = field(default_factory=dict)
     judging: dict[str, str] = field(default_factory=dict)  # candidate -> the variant that is being judged with it
     dropped: set[Key] = field(default_factory=set)  # cancelled because a person pruned, not because we end
+    confirmed: set[str] = field(default_factory=set)  # variants that were measured again because they were the best
     workers: dict[str, Worker] = field(default_factory=dict)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     ending: bool = False

@@ -116,16 +116,21 @@ class Store(Reader):
         Raises:
             SessionError: the session cannot be written.
         """
-        body = msgspec.json.encode(clean(payload or {})).decode()
         try:
-            with self.transaction():
-                cursor = self._db.execute(
-                    "INSERT INTO decision (kind, target, payload, who, state, answer, created)"
-                    " VALUES (?, ?, ?, ?, ?, '', ?)",
-                    (str(kind), target, body, clean(who), str(DecisionState.PENDING), time.time()),
-                )
+            return self.put_decision(kind, target, payload, who)
         except sqlite3.OperationalError as error:
             raise SessionError(f"{self.folder}: the decision could not be written: {error}.") from error
+
+    def put_decision(
+        self, kind: DecisionKind, target: str = "", payload: dict[str, Any] | None = None, who: str = ""
+    ) -> int:
+        """The same for the engine, which waits by itself where a disk is full."""
+        body = msgspec.json.encode(clean(payload or {})).decode()
+        with self.transaction():
+            cursor = self._db.execute(
+                "INSERT INTO decision (kind, target, payload, who, state, answer, created) VALUES (?, ?, ?, ?, ?, '', ?)",
+                (str(kind), target, body, clean(who), str(DecisionState.PENDING), time.time()),
+            )
         return int(cursor.lastrowid or 0)
 
     @contextlib.contextmanager
