@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -50,6 +52,38 @@ async def test_columns_line_up(session: Path, open_app: OpenApp) -> None:
             if "×" in text:
                 ends.add(text.index("×"))
         assert len(ends) == 1
+
+
+async def test_the_star_leaves_a_row_that_nothing_else_changed(
+    session: Path, open_app: OpenApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_app(session) as pilot:
+        tree = pilot.app.screen.tree_list
+        painted: set[int] = set()
+        repaint = tree.repaint_rows
+
+        def noting(rows: Iterable[int]) -> None:
+            rows = list(rows)
+            painted.update(rows)
+            repaint(rows)
+
+        monkeypatch.setattr(tree, "repaint_rows", noting)
+
+        def starred() -> list[str]:
+            lines = screen_text(pilot).split("\n")
+            return [found.group() for line in lines if "*" in line[:80] and (found := re.search(r"v\d{5}", line))]
+
+        status = tree.model.tree.status
+        (first,) = starred()
+        assert first == status.best
+        other = next(v.id for v in tree.model.tree.correct() if v.id != first and v.id in screen_text(pilot))
+        with Store.open(session, write=True) as store:
+            store.put_status(replace(status, best=other))
+        await wait_for(pilot, lambda: tree.model.tree.status.best == other)
+        await pilot.pause(0.3)
+        assert [other] == starred()
+        # What a terminal has been sent is what was painted anew.
+        assert {tree.model.outline.index(first), tree.model.outline.index(other)} <= painted
 
 
 @pytest.mark.parametrize(("width", "height"), [(59, 20), (70, 15), (10, 3), (1, 1)])

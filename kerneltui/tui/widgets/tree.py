@@ -34,6 +34,7 @@ class TreeList(LineList):
         self._changes: dict[str, int] = {}  # node -> how often it changed since the start
         self._epoch = 0
         self._placed = False  # whether the cursor was brought into view
+        self._starred = ""  # the best that was drawn last
 
     # ----------------------------------------------------------------- keeping up
 
@@ -42,7 +43,7 @@ class TreeList(LineList):
         self.model = model
         model.outline.layout()
         self.resized()
-        best = model.tree.status.best or ""
+        best = self._starred = model.tree.status.best or ""
         if best in model.tree.variants:
             model.outline.reveal(best)
             model.outline.layout()
@@ -68,7 +69,10 @@ class TreeList(LineList):
         """Lay out again and repaint what is seen of it; the cursor stays on its node."""
         if self.model is None:
             return
-        outline = self.model.outline
+        outline, best = self.model.outline, self.model.tree.status.best or ""
+        # The star leaves a row that nothing else has changed.
+        nodes = {*nodes, *({self._starred, best} if self._starred != best else ())}
+        self._starred = best
         for node in nodes:
             self._changes[node] = self._changes.get(node, 0) + 1
         old, at = outline.rows, self.current
