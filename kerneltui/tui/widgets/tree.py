@@ -73,6 +73,7 @@ class TreeList(LineList):
         # The star leaves a row that nothing else has changed.
         nodes = {*nodes, *({self._starred, best} if self._starred != best else ())}
         self._starred = best
+        nodes |= self._groups_of(nodes)
         for node in nodes:
             self._changes[node] = self._changes.get(node, 0) + 1
         old, at = outline.rows, self.current
@@ -94,6 +95,19 @@ class TreeList(LineList):
         before, after = (rows[top : top + self.view.height] for rows in (old, outline.rows))
         self.repaint_rows(top + y for y, pair in enumerate(zip_longest(before, after)) if pair[0] != pair[1])
         self.repaint_rows(row for node in nodes if (row := outline.index(node)) is not None)
+
+    def _groups_of(self, nodes: Iterable[str]) -> set[str]:
+        """Ideas and rounds whose figures count these."""
+        assert self.model is not None
+        tree, groups = self.model.tree, set[str]()
+        for node in nodes:
+            variant = tree.variants.get(node)
+            idea = tree.ideas.get(variant.idea or "" if variant else node)
+            if variant:
+                groups.add(f"r{variant.round}")
+            if idea:
+                groups |= {idea.id, f"r{idea.round}"}
+        return groups
 
     def _hold_still(self, first: str | None, top: int) -> bool:
         """Keep the first row that was on the screen where it was; whether rows were inserted above it."""
