@@ -13,10 +13,21 @@ import pytest
 from click.testing import CliRunner
 
 from kerneltui.cli import COMMANDS, group
-from kerneltui.commands.output import EXIT_STATUS, exit_status, printable, table, time_text
+from kerneltui.commands.output import EXIT_STATUS, exit_status, print_verdict, printable, table, time_text
 from kerneltui.commands.sessions import free_name
 from kerneltui.errors import UsageError
-from kerneltui.records import Idea, Outcome, Problem, Settings, Stage, Variant, VariantState
+from kerneltui.records import (
+    Badge,
+    Idea,
+    Measurement,
+    Outcome,
+    Problem,
+    Settings,
+    Stage,
+    Variant,
+    VariantState,
+    Verdict,
+)
 from kerneltui.settings import parse_author
 from kerneltui.store import Store
 
@@ -215,3 +226,21 @@ def test_show_takes_the_filter_of_the_screen(failed: Path) -> None:
     wrong = CliRunner().invoke(group, ["show", "s", "--filter", "speed>fast"])
     assert isinstance(wrong.exception, UsageError)
     assert "at column" in str(wrong.exception)
+
+
+def test_a_verdict_without_a_ratio_says_what_disturbed_it(capsys: pytest.CaptureFixture[str]) -> None:
+    measured = Measurement(
+        method="calls",
+        median_us=3.0,
+        low_us=2.0,
+        high_us=4.0,
+        samples_us=(3.0,) * 4,
+        baselines_us={"eager": 4.0},
+        badge=Badge.UNTRUSTED,
+        dropped=6,
+        disturbances=("other work had its cores",),
+    )
+    print_verdict(Verdict(outcome=Outcome.CORRECT, stage=Stage.DONE, measurement=measured))
+    said = capsys.readouterr().out
+    assert "badge: untrusted\n" in said
+    assert "disturbed: other work had its cores (6 of 10 pairs dropped)" in said

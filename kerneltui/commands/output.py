@@ -99,6 +99,10 @@ def print_verdict(verdict: Verdict) -> None:
         click.echo(table(["", "device time", "speed-up", ""], rows))
         badge = f"{measured.badge}, {measured.flush}" if measured.flush else str(measured.badge)
         click.echo(f"badge: {badge}")
+        if measured.disturbances:
+            pairs = len(measured.samples_us) + measured.dropped
+            dropped = f" ({measured.dropped} of {pairs} pairs dropped)" if measured.dropped else ""
+            click.echo(printable(f"disturbed: {'; '.join(measured.disturbances)}{dropped}"))
     for check in verdict.checks:
         click.echo(printable(f"  {check.result:8}{check.name}{': ' if check.detail else ''}{check.detail}"))
     if verdict.log and verdict.outcome is not Outcome.CORRECT:

@@ -171,6 +171,8 @@ def describe(variant: Variant) -> str:
         outcome = str(variant.outcome).replace("_", " ")
         return f"{name}: {outcome}{f': {variant.message}' if variant.message else ''}"
     ratio = f", {variant.speedup.ratio:.3f} times eager" if variant.speedup else ""
+    if variant.badge is Badge.UNTRUSTED:
+        ratio = ", too disturbed for a ratio: its Time tab, or `kerneltui show`, says by what"
     tie = " (tie)" if variant.speedup and variant.speedup.tie else ""
     screened = " (screened)" if variant.screened else ""
     return f"{name}: correct, {variant.median_us:,.2f} µs{ratio}{tie}{screened}"
