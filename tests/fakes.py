@@ -114,11 +114,11 @@ class FakeEvaluator:
         verdict = verdict_on(candidate, self.device, None)
         if verdict.measurement is None:
             return verdict
-        badge, speedup = Badge.CERTIFIED, verdict.measurement.speedup
         if self.disturbed:
             self.disturbed -= 1
-            badge, speedup = Badge.UNTRUSTED, {}
-        return replace(verdict, measurement=replace(verdict.measurement, badge=badge, speedup=speedup))
+            measured = replace(verdict.measurement, badge=Badge.UNTRUSTED, speedup={}, disturbances=("a neighbour",))
+            return replace(verdict, measurement=measured)
+        return replace(verdict, measurement=replace(verdict.measurement, badge=Badge.CERTIFIED))
 
     async def profile(self, candidate: Candidate) -> Profile:
         if self.uncountable:

@@ -525,7 +525,10 @@ async def test_a_busy_machine_takes_no_figures_away(tmp_path: Path) -> None:
     best = read(folder).best()
     assert SessionState.FINISHED is status.state and best is not None and Badge.MEASURED is best.badge
     assert 2 == len(evaluator.certified), "asked once more"
-    words = f"{best.id} was not certified: the machine was too busy with other work; what was measured before stands"
+    words = (
+        f"{best.id} was not certified: the machine was too disturbed (a neighbour); what was measured before stands, "
+        "ask again later"
+    )
     assert words in [event.text for event in events]
 
 

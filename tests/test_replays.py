@@ -155,7 +155,7 @@ def test_a_module_finds_its_scratch_memory_elsewhere_in_every_slice() -> None:
 
 
 def test_eager_beside_a_module_comes_from_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a GPU did just before decides at which clock it runs: renewal, a call that leads in, a pause, on both sides."""
+    """Renewal, a call that leads in, a pause: on both sides alike."""
     did: list[Any] = []
 
     class Event:

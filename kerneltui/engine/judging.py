@@ -280,10 +280,11 @@ async def certify(session: Session, variant: str) -> None:
     finally:
         session.show("certify")
     if is_disturbed(verdict):
-        words = (
-            f"{variant} was not certified: the machine was too busy with other work; what was measured before stands"
+        why = "; ".join(verdict.measurement.disturbances) if verdict.measurement else ""
+        words = f"{variant} was not certified: the machine was too disturbed{f' ({why})' if why else ''}"
+        await session.announce(
+            "engine", "machine", f"{words}; what was measured before stands, ask again later", variant
         )
-        await session.announce("engine", "machine", words, variant)
         return
     await record_verdict(session, variant, verdict)
 

@@ -89,8 +89,9 @@ def warm_up(ring: Sequence[Set], run: Callable[[Set], Any]) -> None:
 class CallsEager:
     """Eager calls: enqueued one after another, or each waited for; results dropped, or kept as a module's are.
 
-    Beside a module (`like`), a slice is what the module's is, renewal and pauses included: what a GPU did just before
-    decides at which clock it runs for some milliseconds (a product in half precision on an H200: 0.2 %).
+    Beside a module (`like`), a slice is what the module's is, renewal and pauses included. What a GPU did just before may
+    decide at which clock it runs for some milliseconds: without, a product in half precision on an H200 was 0.2 % off
+    (docs/performance.md; that this is why is supposed).
     """
 
     method = "calls"

@@ -44,15 +44,13 @@ EMPTY_SLICES = 5
 EMPTY_MOST_S = 0.0003  # what an empty slice may cost: no candidate is forgiven more
 EMPTY_TIMES, EMPTY_SPARE_S = 2, 50e-6  # of what an empty slice takes on a GPU: what a slice may take beyond its claim
 WAKING_S = 0.0004  # by the judge's clock, for a command on a host: both sides wake up, on a machine that others use too
-AWAKE_S = (
-    0.02  # on a GPU: whoever slept for a millisecond on a pipe may wake 0.3 ms late, which a short slice cannot hide
-)
+AWAKE_S = 0.02  # on a GPU: who slept for a millisecond on a pipe may wake 0.3 ms late, too much for a short slice
 SPARE_CORE = len(os.sched_getaffinity(0)) > 1
 IDLE_S = 0.001  # after which threads that spin for their next operation sleep: judges.SPIN_COUNT takes 0.3 to 0.5 ms
 BUSY_SHARE = 0.1  # of a core, while the other side is timed: an idle thread pool uses none
 LEAST_PAIRS = 3
 SHORT = "the judge's clock ran on longer than was claimed"
-TAKEN = "other work had its cores: let it end, or choose quieter ones (`--device cpu:0-3`)"
+TAKEN = "other work had its cores: let it end, or choose quieter ones (as in `--device cpu:0-3`)"
 PAIRS_MOST = 200
 DROPPED_MOST = 0.3  # of all pairs
 NEAR = 0.02  # of 1: twice what is a tie on a GPU

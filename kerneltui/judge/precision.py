@@ -18,9 +18,7 @@ from kerneltui.judge.reference import double_inputs, double_of
 MANTISSA_BITS = {"tf32": 11, "bf16": 8}  # with the hidden bit; fp16 has tf32's
 NEAR = 0.3  # of a class's error: below that the candidate was more exact than the class allows
 APART = 8.0  # a class whose error is not this much above eager's cannot be told from it
-SURE = (
-    0.9  # of a class's error: below that, and where eager itself is no float32, errors must be alike to show the class
-)
+SURE = 0.9  # of a class's error: below that errors must be alike to show the class, where eager itself is no float32
 ALIKE = 0.25  # of what rounding operands does; with one of two operands rounded it is half
 
 
@@ -84,8 +82,10 @@ def likeness(
     found: Sequence[torch.Tensor], truth: Sequence[torch.Tensor], narrower: Sequence[torch.Tensor] | None
 ) -> float:
     """How much of narrower - truth is in found - truth: 1 for all of it, 0 for none. Largest over outputs; 0 if unknown."""
+    if narrower is None:
+        return 0.0
     most = 0.0
-    for one, exact, rough in zip(found, truth, narrower or (), strict=narrower is not None):
+    for one, exact, rough in zip(found, truth, narrower, strict=True):
         if not exact.is_floating_point():
             continue
         apart = (rough - exact).flatten()
