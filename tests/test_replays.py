@@ -15,11 +15,9 @@ from kerneltui.judge.bench import RING_LEAST, RING_MOST, TURN_BYTES_CUDA, ring_s
 from kerneltui.judge.claims import Slice
 from kerneltui.judge.cuda import (
     ANCHOR_EVERY,
-    GAP_MOST_S,
     LEAD_LAUNCHES,
     SHIM_BYTES,
     Anchor,
-    CallsEager,
     RunnerEnqueued,
     RunnerModule,
     RunnerReplays,
@@ -152,45 +150,6 @@ def test_a_module_finds_its_scratch_memory_elsewhere_in_every_slice() -> None:
         side.slice(RING)
     assert 3 == len({tuple(sizes) for sizes in device.shims})
     assert all(size > 0 and size % SHIM_BYTES == 0 for sizes in device.shims for size in sizes)
-
-
-def test_eager_beside_a_module_comes_from_the_same_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Renewal, a call that leads in, a pause: on both sides alike."""
-    did: list[Any] = []
-
-    class Event:
-        def __init__(self, **fields: Any) -> None:
-            pass
-
-        def record(self) -> None:
-            did.append("clock")
-
-        def elapsed_time(self, other: Any) -> float:
-            return 1.0
-
-    class Alike(Between):
-        def renew_for_eager(self, entries: Any) -> None:
-            did.append(("renew", sorted(entries)))
-
-    monkeypatch.setattr(torch.cuda, "Event", Event)
-    monkeypatch.setattr(torch.cuda, "synchronize", lambda: did.append("wait"))
-    monkeypatch.setattr(CallsEager, "shift_scratch", lambda side: did.append("shift"))
-    monkeypatch.setattr("kerneltui.judge.cuda.stand_ins", lambda ring: [None] * len(ring))
-    monkeypatch.setattr("kerneltui.judge.cuda.wait_awake", lambda seconds: did.append(("pause", seconds)))
-    device = Device(1.0)
-    module = RunnerModule(device, RING, lambda: 10.0, Alike(device))  # type: ignore[arg-type]
-    assert RING - 1 == module.slice(RING).launches
-    assert 0 < module.gap_s < GAP_MOST_S
-    ring: Any = list(range(RING))
-    eager = CallsEager(ring, waited=False, call=lambda entry: did.append(entry), like=module)
-    for launches in (RING, 2):
-        did.clear()
-        found = eager.slice(launches)
-        calls = did[7:-2]
-        led = [("renew", sorted(calls)), "shift", RING - 1, "wait", ("pause", module.gap_s), RING - 1, "clock"]
-        assert [*led, *calls, "clock", "wait"] == did
-        assert min(launches, RING - 1) == found.launches == len(set(calls))
-        assert RING - 1 not in calls, "it leads in only, as in the other process"
 
 
 @pytest.mark.parametrize(("share", "pairs"), [(1.0, 32), (0.5, 8)])

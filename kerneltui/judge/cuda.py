@@ -14,7 +14,6 @@ import torch
 from kerneltui.judge.bench import Set
 from kerneltui.judge.blocks import ANCHOR_BYTES, PAGE_BYTES, CudaArena
 from kerneltui.judge.claims import LIE_SHARE, Slice, claim_doubt, fastest_us
-from kerneltui.judge.eager import stand_ins
 from kerneltui.judge.pairs import WAKING_S, Between, RunnerCalls, launches_for, number, visiting_order
 from kerneltui.judge.runners import Runner
 from kerneltui.records import Check, CheckResult
@@ -27,7 +26,6 @@ LONG_S, LONG_MOST, LONG_TRIES = 0.008, 4000, 3  # of turns without a pause, whic
 ANCHOR_EVERY, ANCHOR_LAUNCHES, ANCHOR_TRIES = 4, 8, 3
 ANCHOR_OFF_BY = 0.01
 CALLS_S, CALLS_MOST, CALLS_LIE_SHARE = 0.03, 4000, 0.03  # of calls without a pause
-GAP_MOST_S = 0.002
 SHIM_PAGES = 64
 SHIMS, SHIM_BYTES, SHIM_MOST = 16, 512, 128  # PyTorch's allocator gives multiples of 512 bytes
 ANCHOR_WORDS = "work that both sides share took"
@@ -87,29 +85,14 @@ def warm_up(ring: Sequence[Set], run: Callable[[Set], Any]) -> None:
 
 
 class CallsEager:
-    """Eager calls: enqueued one after another, or each waited for; results dropped, or kept as a module's are.
-
-    Beside a module (`like`), a slice is what the module's is, renewal and pauses included. What a GPU did just before may
-    decide at which clock it runs for some milliseconds: without, a product in half precision on an H200 was 0.2 % off
-    (docs/performance.md; that this is why is supposed).
-    """
+    """Eager calls: enqueued one after another, or each waited for."""
 
     method = "calls"
 
-    def __init__(
-        self,
-        ring: Sequence[Set],
-        *,
-        waited: bool,
-        call: Callable[[Set], Any] | None = None,
-        like: RunnerModule | None = None,
-    ) -> None:
+    def __init__(self, ring: Sequence[Set], *, waited: bool, call: Callable[[Set], Any] | None = None) -> None:
         self.ring = list(ring)
         self.waited = waited
         self.call = call or eager_call
-        self.like = like
-        self.kept: list[Any] | None = stand_ins(ring) if like else None
-        self.shims: list[torch.Tensor] = []
         self.rng = random.SystemRandom()
         self.events = (torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True))
 
@@ -117,21 +100,16 @@ class CallsEager:
         """The last entry leads in, the others are timed: no more than in a candidate's slice."""
         lead = len(self.ring) - 1
         order = visiting_order(lead, min(launches, lead), self.rng)
-        if self.like is not None:
-            self.like.between.renew_for_eager(order)
-            self.shift_scratch()
         first, last = self.events
         with torch.no_grad():
-            self.one(lead)  # the device changes over to this process, see RunnerReplays
+            self.call(self.ring[lead])  # the device changes over to this process, see RunnerReplays
             torch.cuda.synchronize()
-            if self.like is not None:
-                wait_awake(self.like.gap_s)
             start = time.perf_counter()
             if not self.waited:
-                self.one(lead)  # the clock does not start on an idle device
+                self.call(self.ring[lead])  # the clock does not start on an idle device
             first.record()
             for entry in order:
-                self.one(entry)
+                self.call(self.ring[entry])
                 if self.waited:
                     torch.cuda.current_stream().synchronize()
             last.record()
@@ -139,17 +117,6 @@ class CallsEager:
         wall = time.perf_counter() - start
         spent = wall if self.waited else first.elapsed_time(last) / 1e3
         return Slice(claimed_s=spent, wall_s=wall, launches=len(order))
-
-    def shift_scratch(self) -> None:
-        """As in the other process, see RunnerModule."""
-        self.shims.clear()
-        torch.cuda.empty_cache()
-        self.shims += [torch.empty(size, dtype=torch.uint8, device="cuda") for size in shim_sizes(self.rng)]
-
-    def one(self, entry: int) -> None:
-        made = self.call(self.ring[entry])
-        if self.kept is not None:
-            self.kept[entry] = made
 
 
 class RunnerReplays(RunnerCalls):
@@ -231,7 +198,6 @@ class RunnerEnqueued(RunnerCalls):
     """
 
     on_host = False
-    gap_s = 0.0  # for which the device rests between the call that leads in and the next, as the judge sees it
 
     def slice(self, launches: int) -> Slice:
         """The last entry leads in, the others are timed."""
@@ -249,9 +215,7 @@ class RunnerEnqueued(RunnerCalls):
     def calls(self, lead: int, order: Sequence[int]) -> Slice:
         """The entry that leads in also keeps the device busy while the others are enqueued."""
         self.lined_up("slice", [lead])
-        start = time.perf_counter()
         self.runner.ask("line_up", self.left_s(), order=[lead, *order])
-        self.gap_s = min(GAP_MOST_S, time.perf_counter() - start + self.trip_s)
         found = self.timed("slice", len(order), run_up=1)
         return replace(found, waking_s=self.slack_s + WAKING_S + max(0.0, found.each_us / 1e6))
 
@@ -295,13 +259,6 @@ class RunnerWaited(RunnerEnqueued):
     def calls(self, lead: int, order: Sequence[int]) -> Slice:
         self.lined_up("calls", [lead])
         return self.lined_up("calls", order)
-
-
-def wait_awake(seconds: float) -> None:
-    """More exactly than by sleeping."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
 
 
 def shim_sizes(rng: random.Random) -> list[int]:

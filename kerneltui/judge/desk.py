@@ -173,6 +173,8 @@ class Desk:
         """Before anything is timed: no process of ours starts meanwhile."""
         for spare in self.spares():
             spare.settle()
+        if self.modules is not None and self.modules.eager is not None:
+            self.modules.eager.settle()
 
     def spares(self) -> list[Spare]:
         """Of each kind that has met a candidate."""
@@ -190,6 +192,8 @@ class Desk:
         """Let go of the problem's memory, and of what waits for its candidates."""
         for spare in self.spares():
             spare.close()
+        if self.modules is not None and self.modules.eager is not None:
+            self.modules.eager.close()
         self.modules = self.used = None
         if self.bench is not None:
             self.bench.close()

@@ -14,10 +14,11 @@ import torch
 from kerneltui.errors import ProblemError
 from kerneltui.judge.arena import Arena, HostArena
 from kerneltui.judge.bench import Bench
+from kerneltui.judge.beside import EagerProcess
 from kerneltui.judge.blocks import CudaArena, device_must_answer
 from kerneltui.judge.faults import fault_words
 from kerneltui.judge.reference import is_plain
-from kerneltui.judge.runners import Runner, RunnerFailure
+from kerneltui.judge.runners import Runner, RunnerFailure, put_away
 from kerneltui.judge.watch import Watch
 from kerneltui.records import Outcome
 
@@ -101,12 +102,6 @@ class Spare:
         """None is wanted any more."""
         while self.waiting:
             put_away(self.waiting.pop())
-
-
-def put_away(runner: Runner) -> None:
-    """End one that met no candidate. What else runs is not its doing: it may be a candidate that is judged now."""
-    runner.keep_what_is_there()
-    runner.close()
 
 
 class HostLane:
@@ -210,8 +205,11 @@ class ModuleLane:
         self.arena = arena
         self.watch = watch
         self.spare = Spare(self.fresh, most_spares() if device.type == "cuda" else 1)
+        self.eager = EagerProcess(self.fresh) if device.type == "cuda" else None
 
     def start(self, bench: Bench, request: Request, *, prefix: Sequence[str] = ()) -> Runner:
+        if self.eager is not None:
+            self.eager.begin()
         return self.spare.take()
 
     def fresh(self) -> Runner:
@@ -222,12 +220,18 @@ class ModuleLane:
         return runner
 
     def spec(self, bench: Bench, request: Request, runner: Runner) -> dict[str, Any]:
+        source = Path(request.library).read_text(encoding="utf-8", errors="surrogatepass")
+        return self.words(bench, source, "ModelNew")
+
+    def words(self, bench: Bench, source: str, name: str) -> dict[str, Any]:
+        """The `open` command for the class of this name in a source."""
         work = bench.main
         arguments, named = work.reference.make_arguments()
         names = iter(work.signature.inputs)
         return {
             "kind": "module",
-            "source": Path(request.library).read_text(encoding="utf-8", errors="surrogatepass"),
+            "source": source,
+            "name": name,
             "device": bench.device.type,
             "threads": self.threads,
             "arguments": plain_arguments(work.reference.path, arguments),
@@ -244,6 +248,13 @@ class ModuleLane:
             "arena_bytes": bench.arena.size_bytes,
             **arena_words(bench),
         }
+
+    def open_eager(self, bench: Bench) -> EagerProcess | None:
+        """The reference in a process beside the candidate's, ready for the ring; None where there is none on this device."""
+        if self.eager is not None:
+            spec = self.words(bench, bench.main.reference.source, "Model")
+            self.eager.open(spec, [slot.offsets for slot in bench.slots])
+        return self.eager
 
     def settle(self) -> None:
         if self.watch is not None:

@@ -84,9 +84,6 @@ class Between(Protocol):
     def renew(self, entries: Sequence[int], *, audit: bool = True) -> None:
         """Make ring entries new."""
 
-    def renew_for_eager(self, entries: Sequence[int]) -> None:
-        """The same for a slice of the baseline."""
-
     def audit(self) -> None:
         """Look at what a slice left."""
 

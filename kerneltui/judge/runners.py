@@ -227,6 +227,12 @@ class Runner:
         self.folder.cleanup()
 
 
+def put_away(runner: Runner) -> None:
+    """End one that met no candidate. What else runs is not its doing: it may be a candidate that is judged now."""
+    runner.keep_what_is_there()
+    runner.close()
+
+
 def parse_answer(line: bytes) -> dict[str, Any]:
     try:
         answer = json.loads(line)

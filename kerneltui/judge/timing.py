@@ -15,6 +15,7 @@ import torch
 
 from kerneltui import stats
 from kerneltui.judge.bench import Set
+from kerneltui.judge.beside import RunnerEager
 from kerneltui.judge.blocks import CudaArena
 from kerneltui.judge.compiled import compile_reference
 from kerneltui.judge.controls import Controls, control
@@ -30,6 +31,7 @@ from kerneltui.judge.cuda import (
 )
 from kerneltui.judge.eager import HostEager
 from kerneltui.judge.fallen import Fallen
+from kerneltui.judge.lanes import ModuleLane
 from kerneltui.judge.pairs import Pairs, RunnerCalls, Side, is_disturbed, race
 from kerneltui.judge.watch import Watch
 from kerneltui.records import Badge, CheckResult, Measurement, Outcome, Speedup, Stage
@@ -163,9 +165,23 @@ def module_sides(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> Sides:
         baseline: Side = HostEager(ring, keep=True)
         candidate = RunnerCalls(trial.runner, len(ring), left, renewal, led=True)
     else:
-        candidate = module = RunnerModule(trial.runner, len(ring), left, renewal)
-        baseline = CallsEager(ring, waited=False, like=module)
+        candidate = RunnerModule(trial.runner, len(ring), left, renewal)
+        baseline = eager_beside(trial, ring, renewal)
     return Sides(method="module", baseline=baseline, candidate=candidate)
+
+
+def eager_beside(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> Side:
+    """Eager in a process of its own, or in the judge where the reference cannot be loaded elsewhere."""
+    assert isinstance(trial.lane, ModuleLane)
+    process = trial.lane.open_eager(trial.bench)
+    if process is not None and process.is_open:
+        side = RunnerEager(process, len(ring), renewal)
+        side.weigh_empty()
+        return side
+    reason = process.refusal if process is not None else "there is no process for it"
+    words = f"eager is timed in the judge's process: {reason[:300]}"
+    trial.note("baseline", CheckResult.NOTE, words)
+    return CallsEager(ring, waited=False)
 
 
 def cuda_sides(trial: Trial, ring: Sequence[Set], prepared: dict[str, Any], renewal: Renewal) -> Sides:

@@ -74,16 +74,17 @@ class ModuleLane:
         path = os.path.abspath("candidate.py")
         with open(path, "w", encoding="utf-8", errors="surrogatepass") as file:
             file.write(self.spec["source"])
-        found = importlib.util.spec_from_file_location("candidate", path)
-        assert found is not None and found.loader is not None
-        module = importlib.util.module_from_spec(found)
+        place = importlib.util.spec_from_file_location("candidate", path)
+        assert place is not None and place.loader is not None
+        module = importlib.util.module_from_spec(place)
         sys.modules["candidate"] = module
-        found.loader.exec_module(module)
-        if not hasattr(module, "ModelNew"):
-            self.refusal = "the file defines no `ModelNew`"
+        place.loader.exec_module(module)
+        found = getattr(module, self.spec["name"], None)
+        if found is None:
+            self.refusal = f"the file defines no `{self.spec['name']}`"
             return
         with torch.device(self.device):
-            model = module.ModelNew(*self.spec["arguments"], **self.spec["named"])
+            model = found(*self.spec["arguments"], **self.spec["named"])
         self.model = model.to(self.device).eval()
         self.refusal = unmatched(self.model, self.spec["state"], self.tensors)
 
