@@ -30,6 +30,20 @@ ROOM_MOST_BYTES = 512 << 20
 # A module can change torch.cuda.Event, whose methods are Python's; this type under it is C's and takes no change.
 DeviceEvent = torch._C._CudaEventBase
 current_stream = torch.cuda.current_stream
+# Of PyTorch without CUDA there is none.
+clear_workspaces = getattr(torch._C, "_cuda_clearCublasWorkspaces", lambda: None)
+
+captured: list[bool] = []  # whether this process has begun to capture a graph
+begin_capture = torch.cuda.CUDAGraph.capture_begin
+
+
+def note_capture(graph: torch.cuda.CUDAGraph, *arguments: Any, **named: Any) -> None:
+    """In the place of CUDAGraph.capture_begin."""
+    captured.append(True)
+    begin_capture(graph, *arguments, **named)
+
+
+torch.cuda.CUDAGraph.capture_begin = note_capture
 
 Call = tuple[int, torch.nn.Module, list[Any]]  # ring entry, module on its memory, arguments
 
@@ -57,6 +71,7 @@ class ModuleLane:
         self.lined: list[Call] = []
         self.shims: list[torch.Tensor] = []
         self.last: dict[int, Any] = {}  # ring entry -> answer of its last timed call
+        self.has_graphs = "graph" in spec["source"].lower()  # by its own C++, or by PyTorch's, which is watched too
         self.guarded(self.load)
 
     def guarded(self, work: Any, *arguments: Any) -> Any:
@@ -162,8 +177,13 @@ class ModuleLane:
         return {"method": "module"}
 
     def shift_scratch(self, sizes: list[int]) -> dict[str, Any]:
-        """Let what the allocator gives next lie elsewhere: it has nothing left over, and blocks of these sizes come first."""
+        """Let what the allocator gives next lie elsewhere: it has nothing left over, and blocks of these sizes come first.
+
+        cuBLAS's workspace is kept for good otherwise. A graph that was captured may hold its address.
+        """
         self.shims.clear()
+        if not self.has_graphs and not captured:
+            clear_workspaces()
         torch.cuda.empty_cache()
         self.shims += [torch.empty(size, dtype=torch.uint8, device=self.device) for size in sizes]
         return {}
