@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -20,6 +21,7 @@ from kerneltui.judge.lint import check_reference
 from kerneltui.judge.reference import Reference
 from kerneltui.judge.runners import children_of
 from kerneltui.judge.tolerance import PROFILES
+from kerneltui.runner import module
 
 CPU = torch.device("cpu")
 REFERENCE = """import torch
@@ -158,3 +160,26 @@ def test_a_trial_says_where_eager_was_timed(here: Here) -> None:
         patch.setattr(timing, "CallsEager", lambda ring, waited: (ring, waited))
         assert (here.ring, False) == timing.eager_beside(trial, here.ring, Renewals())  # type: ignore[arg-type]
     assert "it has only one home" in notes[0][2]
+
+
+@pytest.mark.parametrize(("line", "clears"), [("", 1), ("# uses a CUDA Graph\n", 0), ("# calls cublasGemmEx\n", 0)])
+def test_a_workspace_whose_address_may_be_kept_stays(
+    line: str, clears: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cleared: list[int] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(module, "clear_workspaces", lambda: cleared.append(1))
+    for name in ("open_block", "step_down"):
+        monkeypatch.setattr(module, name, lambda *words: [])
+    monkeypatch.setattr(module.confinement, "limit", lambda **words: [])
+    monkeypatch.setattr(module.confinement, "forbid_nosy_calls", list)
+    spec = {"device": "cpu", "tensors": [], "threads": torch.get_num_threads(), "memory_bytes": None, "file_bytes": 0}
+    source = line + "import torch\nclass Model(torch.nn.Module): pass\n"
+    lane = module.ModuleLane(
+        {**spec, "user": None, "source": source, "name": "Model", "arguments": [], "named": {}, "state": []}
+    )
+    lane.shift_scratch([512])
+    assert clears == len(cleared)
+    monkeypatch.setattr(module, "captured", [True])
+    lane.shift_scratch([512])
+    assert clears == len(cleared), "PyTorch captured a graph meanwhile"

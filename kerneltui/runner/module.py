@@ -71,7 +71,8 @@ class ModuleLane:
         self.lined: list[Call] = []
         self.shims: list[torch.Tensor] = []
         self.last: dict[int, Any] = {}  # ring entry -> answer of its last timed call
-        self.has_graphs = "graph" in spec["source"].lower()  # by its own C++, or by PyTorch's, which is watched too
+        # By C++ of its own: a graph, or a handle of cuBLAS that it keeps. PyTorch's graphs are watched.
+        self.holds_workspace = any(word in spec["source"].lower() for word in ("graph", "cublas"))
         self.guarded(self.load)
 
     def guarded(self, work: Any, *arguments: Any) -> Any:
@@ -179,10 +180,10 @@ class ModuleLane:
     def shift_scratch(self, sizes: list[int]) -> dict[str, Any]:
         """Let what the allocator gives next lie elsewhere: it has nothing left over, and blocks of these sizes come first.
 
-        cuBLAS's workspace is kept for good otherwise. A graph that was captured may hold its address.
+        cuBLAS's workspace is kept for good otherwise. Who captured a graph or keeps a handle may hold its address.
         """
         self.shims.clear()
-        if not self.has_graphs and not captured:
+        if not self.holds_workspace and not captured:
             clear_workspaces()
         torch.cuda.empty_cache()
         self.shims += [torch.empty(size, dtype=torch.uint8, device=self.device) for size in sizes]
