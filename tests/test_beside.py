@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 import torch
 
 from kerneltui.errors import MachineError
-from kerneltui.judge import timing
+from kerneltui.judge import lanes, timing
 from kerneltui.judge.bench import Bench, Set, Workload
 from kerneltui.judge.beside import EagerProcess, RunnerEager
 from kerneltui.judge.lanes import ModuleLane
@@ -73,7 +75,7 @@ class Here:
 
 
 class Renewals:
-    """Counts; nothing is renewed."""
+    """Nothing is renewed."""
 
     def renew_for_eager(self, entries: Sequence[int]) -> None:
         pass
@@ -118,6 +120,26 @@ def test_it_stays_until_it_is_closed_and_takes_nobody_with_it(here: Here) -> Non
     assert before == children_of(os.getpid())
 
 
+def test_it_is_closed_to_processes_of_the_same_user() -> None:
+    """A candidate's is one, on a GPU."""
+    words = "from kerneltui.runner.__main__ import warm_up; import ctypes; kind = {'kind': 'module', 'device': 'cpu'}; "
+    ask = "print(ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))\n"
+    program = f"{words}\nwarm_up(kind)\n{ask}warm_up({{**kind, 'closed': True}})\n{ask}"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ["1", "0"] == done.stdout.split()
+
+
+def test_eager_on_a_gpu_is_closed_and_candidates_are_not(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[bool] = []
+    monkeypatch.setattr(lanes, "most_spares", lambda: 1)
+    monkeypatch.setattr(ModuleLane, "fresh", lambda lane, *, closed=False: made.append(closed))
+    lane = ModuleLane(1, torch.device("cuda"), here.bench.arena, None)
+    assert lane.eager is not None
+    lane.eager.begin()
+    lane.spare.take()
+    assert [True, False] == made
+
+
 @pytest.mark.parametrize("here", [SHY], indirect=True)
 def test_a_reference_that_cannot_be_loaded_there_is_timed_in_the_judge(here: Here) -> None:
     here.process.begin()
@@ -141,7 +163,9 @@ def test_a_process_that_was_killed_is_the_machines_fault_and_comes_again(here: H
     side = here.side()
     kill()
     if when == "while it is timed":
-        with pytest.raises(MachineError, match="eager beside a module"):
+        with pytest.raises(
+            MachineError, match=r"eager beside a module failed \(its own process ended with -9\).*judge this one again"
+        ):
             side.slice(4)
     here.process.begin()
     here.open()

@@ -44,7 +44,7 @@ from kerneltui.records import (
 
 log = logging.getLogger(__name__)
 
-EVALUATOR_VERSION = 9  # raise when checks or timing change: older verdicts are not believed
+EVALUATOR_VERSION = 10  # raise when checks or timing change: older verdicts are not believed
 SIZE_SETS_MOST = 6
 PREPARE_S = 300.0
 SPARE_S = 60.0  # of a judge's own work around a run, before it counts as silent

@@ -17,7 +17,7 @@ from kerneltui.errors import MachineError
 from kerneltui.judge.claims import Slice
 from kerneltui.judge.cuda import RunnerModule
 from kerneltui.judge.renewal import Renewal
-from kerneltui.judge.runners import Runner, RunnerFailure, put_away
+from kerneltui.judge.runners import Runner, RunnerEnded, RunnerFailure, put_away
 
 OPEN_S = 150.0  # to start, and to load what may compile
 SLICE_MOST_S = 60.0  # of the judge's own work: none of it is a candidate's time
@@ -65,7 +65,7 @@ class EagerProcess:
         try:
             return work(self.runner) or {}
         except RunnerFailure as error:
-            self.refusal = f"{type(error).__name__}: {error}"
+            self.refusal = reason_of(error)
             return {}
 
     def close(self) -> None:
@@ -73,6 +73,10 @@ class EagerProcess:
         runner, self.runner, self.is_open = self.runner, None, False
         if runner is not None:
             put_away(runner)
+
+
+def reason_of(error: RunnerFailure) -> str:
+    return f"its own process {error}" if isinstance(error, RunnerEnded) else str(error) or "no answer in time"
 
 
 class Unaudited:
@@ -92,8 +96,6 @@ class Unaudited:
 class RunnerEager(RunnerModule):
     """Slices of eager, taken as a module's are."""
 
-    method = "calls"
-
     def __init__(self, process: EagerProcess, ring: int, renewal: Renewal) -> None:
         assert process.runner is not None
         super().__init__(process.runner, ring, lambda: SLICE_MOST_S, Unaudited(renewal))
@@ -110,7 +112,7 @@ class RunnerEager(RunnerModule):
         except RunnerFailure as error:
             said = self.runner.output.text()[-300:]
             self.process.close()
-            words = (
-                f"the process that runs eager beside a module does not answer: {type(error).__name__} {error} {said}"
-            )
-            raise MachineError(words.strip()) from error
+            raise MachineError(
+                f"the process that runs eager beside a module failed ({reason_of(error)}); the next candidate has a new one, "
+                f"so judge this one again. It said: {said or 'nothing'}"
+            ) from error

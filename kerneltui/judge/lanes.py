@@ -205,18 +205,18 @@ class ModuleLane:
         self.arena = arena
         self.watch = watch
         self.spare = Spare(self.fresh, most_spares() if device.type == "cuda" else 1)
-        self.eager = EagerProcess(self.fresh) if device.type == "cuda" else None
+        self.eager = EagerProcess(lambda: self.fresh(closed=True)) if device.type == "cuda" else None
 
     def start(self, bench: Bench, request: Request, *, prefix: Sequence[str] = ()) -> Runner:
         if self.eager is not None:
             self.eager.begin()
         return self.spare.take()
 
-    def fresh(self) -> Runner:
-        """A runner that imports torch now."""
+    def fresh(self, *, closed: bool = False) -> Runner:
+        """A runner that imports torch now; `closed` is not for candidates, and they cannot reach into it."""
         descriptors = [self.arena.descriptor] if isinstance(self.arena, HostArena) else []
         runner = Runner(descriptors=descriptors, threads=self.threads, module=True, extra=build_environment())
-        runner.warm_up(WARM_S, kind="module", device=self.device.type)
+        runner.warm_up(WARM_S, kind="module", device=self.device.type, closed=closed)
         return runner
 
     def spec(self, bench: Bench, request: Request, runner: Runner) -> dict[str, Any]:

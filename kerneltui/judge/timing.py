@@ -179,7 +179,7 @@ def eager_beside(trial: Trial, ring: Sequence[Set], renewal: Renewal) -> Side:
         side.weigh_empty()
         return side
     reason = process.refusal if process is not None else "there is no process for it"
-    words = f"eager is timed in the judge's process: {reason[:300]}"
+    words = f"eager is timed in the judge's process, which is less exact: elsewhere it does not load ({reason[:300]})"
     trial.note("baseline", CheckResult.NOTE, words)
     return CallsEager(ring, waited=False)
 

@@ -58,7 +58,9 @@ def open_lane(spec: dict[str, Any]) -> Any:
 
 
 def warm_up(words: dict[str, Any]) -> dict[str, Any]:
-    """What can be done before there is a candidate."""
+    """What can be done before there is a candidate; `closed` is a process that runs none, and that none may reach."""
+    if words.get("closed"):
+        confinement.let_nobody_in()
     if words["kind"] == "module":
         from kerneltui.runner import module
 
